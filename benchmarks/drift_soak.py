@@ -25,15 +25,15 @@ from scipy.stats import beta  # type: ignore[import-untyped]
 from pramana.analyse.drift import (
     ALARM,
     BASELINE_DAYS,
-    MAX_CANDIDATES,
+    LEHMANN_EXPONENTS,
+    MAX_CANDIDATE_DAYS,
     MAX_RANK_CORRELATION,
     MIN_TOLERANCE,
-    MONTH,
+    MONTH_DAYS,
     NOTICE,
-    SHIFTS,
-    combine_contributors,
-    measure_change,
-    rank_correlation,
+    combine_contributor_statistics,
+    measure_change_statistic,
+    next_day_rank_correlation,
 )
 
 Floats = NDArray[np.float64]
@@ -179,13 +179,13 @@ def statistics(scores: Floats, tolerance: Floats, baseline_days: int = BASELINE_
     for count in range(baseline_days + 1, total + 1):
         ranks = np.arange(1, count + 1)[None, :]
         log_orders = np.log(ranks).sum()
-        for first in range(max(baseline_days, count - MAX_CANDIDATES), count):
+        for first in range(max(baseline_days, count - MAX_CANDIDATE_DAYS), count):
             shifted = scores[:, :count].copy()
             shifted[:, first:] -= tolerance[:, None]
             later = np.cumsum(np.argsort(shifted, 1) >= first, 1)
-            for shift in SHIFTS:
+            for shift in LEHMANN_EXPONENTS:
                 log_ratio = log_orders + (count - first) * np.log(shift) - np.log(ranks + (shift - 1) * later).sum(1)
-                found[:, count - baseline_days - 1] += np.exp(log_ratio) / len(SHIFTS)
+                found[:, count - baseline_days - 1] += np.exp(log_ratio) / len(LEHMANN_EXPONENTS)
     return found
 
 
@@ -242,7 +242,9 @@ def report_false_alarms(pool: ProcessPoolExecutor, months: int) -> bool:
         for column, (prompts, repeats) in enumerate(DESIGNS):
             chunks = [min(CHUNK, months - at) for at in range(0, months, CHUNK)]
             jobs = [
-                pool.submit(count_false_alarms, 1_000 * row + 100 * column + at, size, prompts, repeats, world, MONTH)
+                pool.submit(
+                    count_false_alarms, 1_000 * row + 100 * column + at, size, prompts, repeats, world, MONTH_DAYS
+                )
                 for at, size in enumerate(chunks)
             ]
             total = FalseAlarms(0, 0, 0, 0)
@@ -288,7 +290,7 @@ def median_delays(
     before = 5
     rng = np.random.default_rng(seed)
     world = World("", "iid", sd)
-    made = simulate(rng, months, prompts, repeats, before + MONTH + 1, world, drop=drop, changed_after=before)
+    made = simulate(rng, months, prompts, repeats, before + MONTH_DAYS + 1, world, drop=drop, changed_after=before)
     can_alarm = rank_correlations(made.scores) <= MAX_RANK_CORRELATION
     found: list[float] = []
     for tolerance, level, may in (
@@ -298,7 +300,7 @@ def median_delays(
         reached = statistics(made.scores, tolerance) >= level.threshold
         first = np.where(reached.any(1) & may, reached.argmax(1) + 1, 0)
         delay = np.where(first > before, first - before, 99)
-        found += [float(np.median(delay)), float((delay <= MONTH).mean())]
+        found += [float(np.median(delay)), float((delay <= MONTH_DAYS).mean())]
     return int(found[0]), int(found[2]), found[1], found[3]
 
 
@@ -328,15 +330,18 @@ def report_delays(pool: ProcessPoolExecutor, months: int) -> bool:
 def report_liars(months: int) -> bool:
     """Print false alarms of a watch of ten contributors, three of whom lie; return whether the bar holds."""
     rng, contributors, liars = np.random.default_rng(70_000), 10, 3
-    paths = np.empty((contributors, months, MONTH))
+    paths = np.empty((contributors, months, MONTH_DAYS))
     for each in range(contributors):
-        made = simulate(rng, months, 25, 1, MONTH, WORLDS[1])
+        made = simulate(rng, months, 25, 1, MONTH_DAYS, WORLDS[1])
         scores = made.scores
         if each < liars:
-            scores[:, BASELINE_DAYS:] = 1.0 + rng.random((months, MONTH)) / 100
+            scores[:, BASELINE_DAYS:] = 1.0 + rng.random((months, MONTH_DAYS)) / 100
         paths[each] = statistics(scores, made.tolerance)
     values = np.array(
-        [[combine_contributors(paths[:, month, day].tolist()) for day in range(MONTH)] for month in range(months)]
+        [
+            [combine_contributor_statistics(paths[:, month, day].tolist()) for day in range(MONTH_DAYS)]
+            for month in range(months)
+        ]
     )
     alarms = int((values.max(1) >= ALARM.threshold).sum())
     print(
@@ -349,21 +354,22 @@ def report_liars(months: int) -> bool:
 
 def compare_with_shipped(months: int) -> float:
     """Return the largest relative difference between this file's statistic and the shipped function's."""
-    made = simulate(np.random.default_rng(7), months, 25, 1, MONTH, WORLDS[1])
+    made = simulate(np.random.default_rng(7), months, 25, 1, MONTH_DAYS, WORLDS[1])
     ours = statistics(made.scores, made.tolerance)[:, -1]
     worst = float(
         np.abs(
-            rank_correlations(made.scores) - [rank_correlation(each[:BASELINE_DAYS]) for each in made.scores.tolist()]
+            rank_correlations(made.scores)
+            - [next_day_rank_correlation(each[:BASELINE_DAYS]) for each in made.scores.tolist()]
         ).max()
     )
     for month, scores in enumerate(made.scores.tolist()):
-        shipped = measure_change(scores, BASELINE_DAYS, float(made.tolerance[month])).value
+        shipped = measure_change_statistic(scores, BASELINE_DAYS, float(made.tolerance[month])).value
         worst = max(worst, abs(shipped - ours[month]) / shipped)
     return worst
 
 
 def _days(days: int) -> str:
-    return "> 30" if days > MONTH else str(days)
+    return "> 30" if days > MONTH_DAYS else str(days)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -23,15 +23,15 @@ from pramana import audio
 from pramana.analyse.intervals import percentile, wilson_interval
 from pramana.embedded import voice
 from pramana.embedded.ears import WhisperModel
-from pramana.load import cases_of, find_files
+from pramana.load import cases_of, find_case_files
 from pramana.score.evidence import (
-    CLIPPED_SHARE,
-    LOOP_COMPRESSION,
     MAX_CHARACTER_ERROR_RATE,
-    MIN_CHARACTERS,
+    MAX_CLIPPED_SHARE,
+    MAX_COMPRESSION_RATIO,
+    MIN_COMPARED_CHARACTERS,
     check_evidence,
-    compression_ratio,
-    transcript_error_rate,
+    compute_compression_ratio,
+    compute_transcript_error_rate,
 )
 from pramana.score.words import normalise_text
 
@@ -63,14 +63,17 @@ class Spoken:
     @property
     def usable(self) -> bool:
         """Return whether the guard would compare it at all."""
-        return self.characters >= MIN_CHARACTERS and compression_ratio(self.heard) <= LOOP_COMPRESSION
+        return (
+            self.characters >= MIN_COMPARED_CHARACTERS
+            and compute_compression_ratio(self.heard) <= MAX_COMPRESSION_RATIO
+        )
 
 
 def list_sentences() -> list[str]:
     """Return the distinct English texts."""
     root = Path(pramana.__file__).parent
     found: list[str] = []
-    for path in find_files([root / "scenarios", root / "suites" / "v1.0" / "comprehensive.jsonl"]):
+    for path in find_case_files([root / "scenarios", root / "suites" / "v1.0" / "comprehensive.jsonl"]):
         for case in cases_of(path):
             if case.facets.language in (None, "en"):
                 found += [case.turns[-1].text, case.expected_outcome or ""]
@@ -119,9 +122,12 @@ def measure_cut_off(ears: WhisperModel, pairs: Sequence[Spoken]) -> tuple[list[f
     for first, second in zip(pairs[:CUT_OFF], pairs[CUT_OFF : 2 * CUT_OFF], strict=False):
         texts.append(f"{first.text} {second.text}")
         heard.append(f"{ears.transcribe(first.samples[: len(first.samples) // 2])} {second.heard}")
-    clean = [transcript_error_rate(text, said, "en", cuts=1) for text, said in zip(texts, heard, strict=True)]
+    clean = [
+        compute_transcript_error_rate(text, said, "en", cut_count=1) for text, said in zip(texts, heard, strict=True)
+    ]
     others = [
-        transcript_error_rate(text, said, "en", cuts=1) for text, said in zip(texts, heard[1:] + heard[:1], strict=True)
+        compute_transcript_error_rate(text, said, "en", cut_count=1)
+        for text, said in zip(texts, heard[1:] + heard[:1], strict=True)
     ]
     return clean, others
 
@@ -133,7 +139,7 @@ def print_clipped(ears: WhisperModel, pairs: Sequence[Spoken]) -> None:
         loud = [np.clip(each.samples * 10 ** (gain / 20), -32768, 32767).astype(np.int16) for each in pairs[:CLIPPED]]
         shares = [audio.clipped_share(each) for each in loud]
         rates = [
-            transcript_error_rate(each.text, ears.transcribe(samples), "en")
+            compute_transcript_error_rate(each.text, ears.transcribe(samples), "en")
             for each, samples in zip(pairs, loud, strict=False)
         ]
         print(f"| {gain} dB | {fmean(shares):.1%} | {fmean(rates):.2f} |")
@@ -144,25 +150,25 @@ def main() -> int:
     ears = WhisperModel.open()
     every = speak_sentences(ears)
     pairs = [each for each in every if each.usable]
-    lost = sum(compression_ratio(each.heard) > LOOP_COMPRESSION for each in every)
+    lost = sum(compute_compression_ratio(each.heard) > MAX_COMPRESSION_RATIO for each in every)
     print(f"{len(every)} sentences spoken and heard; in {lost} the ears lost themselves.\n")
     print("| texts | n | min | p1 | p5 | p50 | p95 | p99 | max |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-    bounds = (0, 15, MIN_CHARACTERS, 80, 200, 10**6)
+    bounds = (0, 15, MIN_COMPARED_CHARACTERS, 80, 200, 10**6)
     for fewest, more in pairwise(bounds):
         sized = [
             each
             for each in every
-            if fewest <= each.characters < more and compression_ratio(each.heard) <= LOOP_COMPRESSION
+            if fewest <= each.characters < more and compute_compression_ratio(each.heard) <= MAX_COMPRESSION_RATIO
         ]
         print_row(
             f"clean, {fewest} to {more} characters",
-            [transcript_error_rate(each.text, each.heard, "en") for each in sized],
+            [compute_transcript_error_rate(each.text, each.heard, "en") for each in sized],
         )
-    clean = [transcript_error_rate(each.text, each.heard, "en") for each in pairs]
-    print_row(f"clean, {MIN_CHARACTERS} characters and more", clean)
+    clean = [compute_transcript_error_rate(each.text, each.heard, "en") for each in pairs]
+    print_row(f"clean, {MIN_COMPARED_CHARACTERS} characters and more", clean)
     mismatched = [
-        [transcript_error_rate(each.text, pairs[(place + shift) % len(pairs)].heard, "en") for shift in SHIFTS]
+        [compute_transcript_error_rate(each.text, pairs[(place + shift) % len(pairs)].heard, "en") for shift in SHIFTS]
         for place, each in enumerate(pairs)
     ]
     print_row("mismatched", [rate for rates in mismatched for rate in rates])
@@ -182,10 +188,12 @@ def main() -> int:
             format_share(rate <= step for rate in cut_mismatched),
         ]
         print(f"| {step} | " + " | ".join(cells) + " |")
-    states = [check_evidence(each.samples, each.text, each.heard, "en", rate=audio.CALLER_RATE).state for each in every]
+    states = [
+        check_evidence(each.samples, each.text, each.heard, "en", sample_rate=audio.CALLER_RATE).state for each in every
+    ]
     print(f"\nThe guard on all {len(every)} clean calls: " + ", ".join(f"{n} {s}" for s, n in _count_states(states)))
     print_clipped(ears, pairs)
-    print(f"\nThe guard calls sound clipped above {CLIPPED_SHARE:.0%}.")
+    print(f"\nThe guard calls sound clipped above {MAX_CLIPPED_SHARE:.0%}.")
     if not low - NEAR <= MAX_CHARACTER_ERROR_RATE <= high + NEAR:
         print(f"\nThe guard's threshold is {MAX_CHARACTER_ERROR_RATE}, but {low} to {high} is best here.")
         return 1

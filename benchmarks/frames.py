@@ -24,14 +24,14 @@ from pramana.loopback.voice import Script, VoiceLoopback
 from pramana.model import Line, Target, Utterance
 from pramana.providers.accounts import Account
 from pramana.providers.kinds import providers
-from pramana.providers.voice.declared import shipped_description
+from pramana.providers.voice.declared import load_shipped_description
 from pramana.providers.voice.declared_wire import DeclaredWire
 from pramana.providers.voice.live import LiveWire
 from pramana.providers.voice.realtime import RealtimeWire
-from pramana.providers.voice.vocabulary import ChannelCapabilities, Dial, Event, Message, ReceivedEvents, Wire
+from pramana.providers.voice.vocabulary import CallSetup, ChannelCapabilities, Event, Message, ReceivedEvents, Wire
 from pramana.run.call import Conversation, Patience
 from pramana.score.speech import make_call_check, measure_call
-from pramana.selftest import CALLED_BY_ADDRESS, LOOPBACK_AGENTS, SELFTEST_KEY
+from pramana.selftest import LOOPBACK_AGENTS, SELFTEST_KEY, WIRES_CALLED_BY_ADDRESS
 
 FRAMES = 100_000
 CALLS, EVENTS = 100, 200
@@ -57,10 +57,10 @@ class Broken:
 
     async def send(self, frame: bytes) -> None:
         """Accept a frame of the caller, and deliver the events of three messages."""
-        self._wire.speak(frame)
+        self._wire.sound_messages(frame)
         for message in self._messages[self._count : self._count + 3]:
             try:
-                found = tuple(self._wire.read(message))
+                found = tuple(self._wire.read_events(message))
             except ProviderError as error:
                 found = (Event("unknown", str(error)),)
             # Most broken messages are errors, and the first error would end the call.
@@ -88,8 +88,8 @@ async def run_broken_calls(wire: Callable[[], Wire], samples: Sequence[Message],
     async def one() -> str:
         broken = [next(chance) for _ in range(EVENTS)]
         mixed = [each for pair in zip(broken, list(samples) * EVENTS, strict=False) for each in pair]
-        patience = Patience(answer_within_s=0.5, longest_s=LONGEST_S)
-        held = await Conversation(Broken(wire(), mixed), _make_lines(), {"rate": 24000}, patience).hold()
+        patience = Patience(answer_within_s=0.5, max_call_s=LONGEST_S)
+        held = await Conversation(Broken(wire(), mixed), _make_lines(), {"rate": 24000}, patience).hold_call()
         return str(await asyncio.to_thread(check_outcome, held.recording, held.log))
 
     return Counter(await asyncio.gather(*(one() for _ in range(calls))))
@@ -100,7 +100,7 @@ def check_outcome(recording: bytes, log: bytes) -> str:
     found, rate = audio.read_wav(recording)
     events = [json.loads(line) for line in log.splitlines()]
     nobody: Any = {"transcribe": None, "languages": (), "language": "en"}
-    check = make_call_check(measure_call(found, rate, events, lines=2, **nobody))
+    check = make_call_check(measure_call(found, rate, events, line_count=2, **nobody))
     json.dumps(check.evidence, allow_nan=False)
     return check.outcome.value
 
@@ -118,10 +118,10 @@ async def record_messages(name: str) -> list[Message]:
     for transcript in ("with", "late"):
         script = Script(first_byte_s=0.25, answer_s=0.6, transcript=transcript, unknown_event=True)
         async with VoiceLoopback(agent, script) as server:
-            model = f"{server.url.replace('http', 'ws', 1)}/call" if name in CALLED_BY_ADDRESS else "call"
+            model = f"{server.url.replace('http', 'ws', 1)}/call" if name in WIRES_CALLED_BY_ADDRESS else "call"
             provider: Any = providers.load(name).open(Target(name, name, model), Account(server.url, SELFTEST_KEY))
-            channel = await provider.dial(Dial(model))
-            await Conversation(channel, spoken, {"rate": 24000}, Patience(answer_within_s=5)).hold()
+            channel = await provider.dial(CallSetup(model))
+            await Conversation(channel, spoken, {"rate": 24000}, Patience(answer_within_s=5)).hold_call()
             await provider.close()
             messages += [message for call in server.calls for message in call.sent]
     kinds = {message if isinstance(message, str) else message[:12]: message for message in messages}
@@ -131,9 +131,9 @@ async def record_messages(name: str) -> list[Message]:
 def wire_factory(name: str) -> Callable[[], Wire]:
     """Return a factory for the wire of a new call."""
     if name == "openai-realtime":
-        return lambda: RealtimeWire(Dial("call"))
+        return lambda: RealtimeWire(CallSetup("call"))
     if name == "gemini-live":
-        return lambda: LiveWire(Dial("call"))
+        return lambda: LiveWire(CallSetup("call"))
     values = {
         "model": "ws://host/call",
         "base_url": "",
@@ -142,7 +142,7 @@ def wire_factory(name: str) -> Callable[[], Wire]:
         "call_id": "0" * 32,
         "parameters": {},
     }
-    return lambda: DeclaredWire(shipped_description(name), values)
+    return lambda: DeclaredWire(load_shipped_description(name), values)
 
 
 def main() -> int:

@@ -411,7 +411,7 @@ def load(given: Document, folder: Path) -> tuple[bool, Problems]:
         return bool(read_scenarios(given.data, problems)), problems
     path = folder / "suite.jsonl"
     path.write_bytes(given.data)
-    return check_suite(path, problems).hash is not None, problems
+    return check_suite(path, problems).suite_hash is not None, problems
 
 
 def split_lines(given: Document) -> list[str]:

@@ -25,10 +25,10 @@ from pramana.audio import CALLER_RATE, Samples
 from pramana.audio.conditions import parse_conditions
 from pramana.audio.effects import apply_conditions
 from pramana.embedded import ears, piper, voice
-from pramana.load import cases_of, find_files
+from pramana.load import cases_of, find_case_files
 from pramana.load.manifest import find_version
 from pramana.model import Case
-from pramana.run.speech import case_script, why_not_spoken
+from pramana.run.speech import find_speech_obstacle, make_caller_script
 from pramana.score.words import NORMALISER_VERSION, Errors, count_word_errors
 
 CONDITIONS = ("clean", "noise=20dB", "noise=10dB", "noise=0dB", "phone", "loss=5%")
@@ -64,10 +64,10 @@ class Clip:
 
 def iterate_prompts(left_out: Counter[str]) -> Iterator[tuple[str, str]]:
     """Yield language and text of every prompt that a caller would say; count the others by reason."""
-    files = [*find_files([LIBRARY]), find_version("v1.0").path("comprehensive")]
+    files = [*find_case_files([LIBRARY]), find_version("v1.0").verified_tier_path("comprehensive")]
     said = set()
     for case in (case for path in files for case in cases_of(path)):
-        if reason := why_not_spoken(case):
+        if reason := find_speech_obstacle(case):
             left_out[reason] += 1
             continue
         for prompt in _iterate_texts(case):
@@ -77,7 +77,7 @@ def iterate_prompts(left_out: Counter[str]) -> Iterator[tuple[str, str]]:
 
 
 def _iterate_texts(case: Case) -> Iterator[tuple[str, str]]:
-    for line in case_script(case):
+    for line in make_caller_script(case):
         yield case.facets.language or "en", line.text
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from scipy.stats import binom  # type: ignore[import-untyped]
 
-from pramana.analyse.same import LEVEL, Pair, PairedTest
+from pramana.analyse.same import SIGNIFICANCE_LEVEL, PairedTest, ReplyPair
 
 NULL_RUNS, TRIES, CALLS, PROMPTS = 100_000, 2_000, 400, 10
 TOKENS = "abcdefgh"
@@ -47,7 +47,7 @@ def run_test(rng: Random, answer: Callable[[int, int, int], str]) -> Ended:
         prompt = at % PROMPTS
         order = (0, 1) if rng.random() < 0.5 else (1, 0)
         replies = {endpoint: answer(endpoint, prompt, 2 * at + place) for place, endpoint in enumerate(order)}
-        test.add(Pair(str(prompt), (replies[0], replies[1])))
+        test.add(ReplyPair(str(prompt), (replies[0], replies[1])))
         if test.is_different:
             return Ended(2 * at + 2)
     return Ended(None)
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for title, drifts, seed in (("the same", False, 1), ("the same, drifting", True, 10_000_001)):
             jobs = [pool.submit(count_different, seed + at, chunk, drifts) for at in range(0, options.runs, chunk)]
             count, runs = sum(job.result() for job in jobs), chunk * len(jobs)
-            p_value = float(binom.sf(count - 1, runs, LEVEL))
+            p_value = float(binom.sf(count - 1, runs, SIGNIFICANCE_LEVEL))
             good &= p_value > MIN_NULL_P
             print(f"| {title} | {runs:,} | {count:,} | {p_value:.2g} |", flush=True)
         ends = list(pool.map(run_swap, range(20_000_001, 20_000_001 + options.tries), chunksize=50))

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 from pramana.embedded import minilm
-from pramana.score.similarity import DEFAULT_THRESHOLD, cosine_similarity
+from pramana.score.similarity import DEFAULT_THRESHOLD, compute_cosine_similarity
 
 PAIRS = Path(__file__).parent.parent / "tests" / "score" / "pairs.jsonl"
 STEPS = [step / 100 for step in range(101)]
@@ -44,7 +44,7 @@ def measure_pairs(path: Path = PAIRS) -> list[Pair]:
             line["kind"],
             line["label"] == "same",
             line["half"],
-            cosine_similarity(vectors[2 * row], vectors[2 * row + 1]),
+            compute_cosine_similarity(vectors[2 * row], vectors[2 * row + 1]),
         )
         for row, line in enumerate(lines)
     ]

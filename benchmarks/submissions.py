@@ -26,8 +26,8 @@ from urllib.parse import urlsplit
 
 from benchmarks.server import Row, serve_pramana
 from pramana.store import open_store
-from pramana.store.engine import LOG_PAGES
-from pramana.store.submissions import INSERT, Batch, Submission
+from pramana.store.engine import CHECKPOINT_PAGES
+from pramana.store.submissions import INSERT_SUBMISSION, Batch, Submission
 
 RESULTS, BATCHES, WARMING = 1_000, 60, 10
 MODELS, DAYS, FEW, MANY, PROMPTS = 10, 90, 10_000, 1_000_000, 50
@@ -68,7 +68,7 @@ def insert_bare(path: str) -> None:
     """Insert the body in each file named on stdin; print the seconds it took."""
     connection = sqlite3.connect(path, isolation_level=None)
     # The same page cache as ours: a smaller one would flatter our ratio.
-    same = ("journal_mode=WAL", "synchronous=FULL", f"wal_autocheckpoint={LOG_PAGES}", "foreign_keys=ON")
+    same = ("journal_mode=WAL", "synchronous=FULL", f"wal_autocheckpoint={CHECKPOINT_PAGES}", "foreign_keys=ON")
     for pragma in (*same, "cache_size=-16384"):
         connection.execute(f"PRAGMA {pragma}")
     numbers: dict[tuple[str, str, str], int] = {}
@@ -103,7 +103,7 @@ def insert(connection: sqlite3.Connection, numbers: dict[tuple[str, str, str], i
                 *(None, None, None, None, None, None),
             )
         )
-    connection.executemany(f"{INSERT} ON CONFLICT DO NOTHING", rows)
+    connection.executemany(f"{INSERT_SUBMISSION} ON CONFLICT DO NOTHING", rows)
     connection.execute("COMMIT")
 
 
@@ -180,7 +180,7 @@ def fill_store(home: Path, count: int) -> None:
                     for number in some
                 ]
                 store.submissions.add(Batch(results, timestamp=when, suite_hash="sha256:1"), [True] * len(results))
-    points, _ = store.submissions.chart(verified=True, first="2026-01-01", last=last.isoformat())
+    points, _ = store.submissions.read_chart(verified=True, first_day="2026-01-01", last_day=last.isoformat())
     store.close()
     if len(points) != MODELS * DAYS or sum(each.submissions for each in points) != count:
         sys.exit(f"{len(points)} points of {sum(each.submissions for each in points)} submissions")

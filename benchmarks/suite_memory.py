@@ -52,7 +52,7 @@ def measure_in_child(path: Path, lines: int) -> None:
     start = time.process_time()
     problems = Problems()
     suite = check_suite(path, problems)
-    if problems.errors or suite.hash is None or suite.hash != hash_suite(path):
+    if problems.errors or suite.suite_hash is None or suite.suite_hash != hash_suite(path):
         sys.exit(f"the sound suite did not get its hash: {problems.kept[:1]}")
     problems = Problems()
     check_suite(path.with_suffix(".twice.jsonl"), problems)

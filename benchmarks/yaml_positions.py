@@ -11,7 +11,7 @@ from collections.abc import Callable
 import yaml
 
 from pramana.load.problems import Problems
-from pramana.load.scenario import parse_scenarios, paused_garbage_collector
+from pramana.load.scenario import parse_scenarios, pause_garbage_collector
 
 COUNT, ROUNDS, BAR = 10_000, 5, 1.5
 
@@ -51,7 +51,7 @@ def load_with_pyyaml(document: str) -> int:
 
 def measure_cpu(work: Callable[[str], int], document: str) -> float:
     """Return the CPU seconds of one call, with the garbage collector paused."""
-    with paused_garbage_collector():
+    with pause_garbage_collector():
         start = time.process_time()
         count = work(document)
         took = time.process_time() - start

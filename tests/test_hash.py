@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pramana.errors import InvalidInput
-from pramana.hash import RecordDigest, SortedCases, case_digest, hash_output, hash_result, hash_suite
+from pramana.hash import RecordDigest, SortedCases, hash_case, hash_output, hash_result, hash_suite
 from pramana.model import Assertion, Case, Facets, Source, Turn
 
 
@@ -163,7 +163,7 @@ CHANGES: list[Callable[[Case], Case]] = [
 
 def test_digests_are_pinned() -> None:
     """Runs are paired by these: a refactoring that changes one breaks every stored run."""
-    assert case_digest(CASE) == "sha256:6112c2e69802354cfb266a470fc70047919057576d36971d121b0d09bf5cb7fc"
+    assert hash_case(CASE) == "sha256:6112c2e69802354cfb266a470fc70047919057576d36971d121b0d09bf5cb7fc"
     assert record_digest(**RECORD) == "sha256:940dc53f48fafd10eeec4aa8c36208977ada059e5e0f96b39b806bf0bdde851f"
 
 
@@ -175,5 +175,5 @@ def test_parameters_must_be_json() -> None:
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_case_digest_covers_everything_but_the_source(change: Callable[[Case], Case]) -> None:
-    assert case_digest(change(CASE)) != case_digest(CASE)
-    assert case_digest(replace(CASE, source=Source("b.jsonl", 9))) == case_digest(CASE)
+    assert hash_case(change(CASE)) != hash_case(CASE)
+    assert hash_case(replace(CASE, source=Source("b.jsonl", 9))) == hash_case(CASE)

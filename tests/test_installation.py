@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pramana.installation import command_for, install_command
+from pramana.installation import make_command_for_origin, make_install_command
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,12 +37,12 @@ ROOT = Path(__file__).parents[1]
     ],
 )
 def test_the_install_command_depends_on_the_source_of_the_distribution(origin: dict[str, object], command: str) -> None:
-    assert command_for("voice", origin) == command
+    assert make_command_for_origin("voice", origin) == command
 
 
 def test_this_checkout_is_installed_from_its_folder() -> None:
-    assert install_command("mcp").startswith("pip install ")
-    assert install_command("mcp").rstrip("'").endswith("[mcp]")
+    assert make_install_command("mcp").startswith("pip install ")
+    assert make_install_command("mcp").rstrip("'").endswith("[mcp]")
 
 
 def test_the_bare_public_name_is_never_suggested() -> None:

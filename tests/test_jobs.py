@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from pramana.bench import HANDED_TO_NEXT_SERVER
+from pramana.bench import HANDED_OVER_REASON
 from pramana.errors import Conflict, InvalidInput
 from pramana.jobs import Jobs
 from pramana.model import Run, Scenario
 from pramana.planning import create_run, estimate
 from pramana.request import Limits, RunRequest, Selection
-from pramana.run.accounts import Reach
+from pramana.run.accounts import ProviderReach
 from pramana.store import open_store
 from pramana.store.queue import GAVE_UP_REASON, MAX_ATTEMPTS
 from pramana.store.schema import runs
@@ -27,7 +27,7 @@ from pramana.store.store import Store
 from . import programs
 from .stores import postgres_store, sqlite_store
 
-REACH = Reach(for_others=True)
+REACH = ProviderReach(is_for_other_users=True)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -93,8 +93,8 @@ def test_exactly_one_of_many_servers_takes_over_an_orphaned_run(store: Store, ur
     """Its server was killed in mid-run: the lease names a dead process."""
     run = queue_run(store, "fake:latency=0.05", limits=Limits(concurrency=1))
     take = (
-        "import sys; from pramana.store import open_store; from pramana.store.queue import process_name\n"
-        "assert open_store(sys.argv[1]).queue.claim_for_server(sys.argv[2], process_name(), 60)"
+        "import sys; from pramana.store import open_store; from pramana.store.queue import make_process_name\n"
+        "assert open_store(sys.argv[1]).queue.claim_for_server(sys.argv[2], make_process_name(), 60)"
     )
     programs.run(["-c", take, url, run.id]).check_returncode()
     orphan = store.runs.read(run.id)
@@ -120,7 +120,7 @@ def test_exactly_one_of_many_servers_takes_over_an_orphaned_run(store: Store, ur
 def test_a_run_is_given_up_after_three_crashed_servers_and_can_be_resumed(store: Store) -> None:
     run = queue_run(store)
     for attempt in range(MAX_ATTEMPTS):
-        assert store.queue.claim_for_server(run.id, f"process {attempt} of a machine that is gone", seconds=-1)
+        assert store.queue.claim_for_server(run.id, f"process {attempt} of a machine that is gone", lease_s=-1)
     with run_jobs(store):
         wait_for(lambda: store.runs.read(run.id).status == "interrupted")
         assert (
@@ -143,8 +143,8 @@ def test_a_stopping_server_hands_over_its_runs_without_counting_an_attempt(store
             jobs.close()
             assert time.monotonic() - began < 3
         left = store.runs.read(run.id)
-        assert (left.status, left.reason, store.runs.read(run.id).attempts) == ("queued", HANDED_TO_NEXT_SERVER, 0)
-        assert store.queue.holder(run.id) is None
+        assert (left.status, left.reason, store.runs.read(run.id).attempts) == ("queued", HANDED_OVER_REASON, 0)
+        assert store.queue.find_holder(run.id) is None
     with run_jobs(store):
         wait_for(lambda: store.runs.read(run.id).status == "finished")
     assert len(read_keys(store, run.id)) == len(set(read_keys(store, run.id))) == 10
@@ -162,10 +162,10 @@ def test_a_server_that_lost_its_lease_leaves_the_run_to_the_new_owner(store: Sto
         at_once = store.runs.read(run.id).stored
         wait_for(lambda: not jobs.running_ids)
     left = store.runs.read(run.id)
-    assert (left.status, left.reason, store.queue.holder(run.id)) == ("running", None, "another server")
+    assert (left.status, left.reason, store.queue.find_holder(run.id)) == ("running", None, "another server")
     assert left.stored == at_once < left.expected, "it stores nothing more"
     assert store.runs.read(run.id).attempts == 2
-    assert store.queue.heartbeat(run.id, "another server")
+    assert store.queue.renew_lease(run.id, "another server")
 
 
 def test_a_hanging_run_does_not_keep_a_server_from_stopping(store: Store) -> None:
@@ -202,7 +202,7 @@ def test_a_queued_run_is_cancelled_at_once_and_never_started(store: Store) -> No
 
 def test_a_run_cancelled_while_its_server_died_is_not_restarted(store: Store) -> None:
     run = queue_run(store)
-    assert store.queue.claim_for_server(run.id, "process of another machine", seconds=0.5)
+    assert store.queue.claim_for_server(run.id, "process of another machine", lease_s=0.5)
     assert store.queue.cancel(run.id).status == "running"
     with run_jobs(store):
         wait_for(lambda: store.runs.read(run.id).status == "cancelled")
@@ -279,8 +279,8 @@ def test_a_recording_is_read_only_from_folders_allowed_to_the_server(store: Stor
 def test_an_estimate_counts_calls_of_scripts_judges_and_embedders(store: Store) -> None:
     wanted = RunRequest(models=("fake", "fake:echo"), tier="comprehensive", repeats=2, judge="gpt-5")
     found = estimate(store, wanted, REACH)
-    assert (found.cases, found.results) == (75, 300)
-    shares = {(each.purpose, each.model): each for each in found.shares}
+    assert (found.case_count, found.result_count) == (75, 300)
+    shares = {(each.purpose, each.model): each for each in found.model_estimates}
     assert shares["model", "fake"].calls == 150
     judged = shares["judge", "gpt-5"]
     assert judged.calls == 22 * 4

@@ -11,7 +11,7 @@ from pramana.jsonl import (
     Line,
     decode_line,
     find_columns,
-    iterate_places,
+    iterate_tokens,
     parse_line,
     parse_rfc8259,
     read_lines,
@@ -41,9 +41,9 @@ def test_lines_end_at_lf_or_crlf_only() -> None:
 def test_line_numbers_and_offsets_locate_the_line() -> None:
     data = "\ufeffé\n\nzz\r\n".encode()
     found = read_all(data)
-    assert [(line.number, line.offset) for line in found] == [(1, 3), (2, 6), (3, 7)]
-    assert [data[line.offset :].startswith(line.data) for line in found] == [True, True, True]
-    assert [line.blank for line in found] == [False, True, False]
+    assert [(line.number, line.byte_offset) for line in found] == [(1, 3), (2, 6), (3, 7)]
+    assert [data[line.byte_offset :].startswith(line.data) for line in found] == [True, True, True]
+    assert [line.is_blank for line in found] == [False, True, False]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
@@ -61,7 +61,7 @@ def test_a_line_of_exactly_the_limit_is_accepted() -> None:
 
 def test_offsets_after_a_long_line_are_right() -> None:
     data = b"x" * 3_000_000 + b"\ny\n"
-    assert [(line.number, line.offset) for line in read_all(data)] == [(1, 0), (2, 3_000_001)]
+    assert [(line.number, line.byte_offset) for line in read_all(data)] == [(1, 0), (2, 3_000_001)]
 
 
 def test_invalid_utf8_is_reported_with_byte_and_column() -> None:
@@ -107,7 +107,7 @@ def test_rfc8259_allows_a_repeated_key_and_a_bare_scalar_but_no_nan() -> None:
 
 def test_positions_cover_every_key_and_value_in_order() -> None:
     text = '{"a": [1, {"b": "x"}], "é": {}}'
-    assert [(place.path, place.column, place.is_key) for place in iterate_places(text)] == [
+    assert [(place.path, place.column, place.is_key) for place in iterate_tokens(text)] == [
         ((), 1, False),
         (("a",), 2, True),
         (("a",), 7, False),

@@ -9,7 +9,7 @@ import pytest
 from pramana.assertions import AssertionType, evaluate_assertion
 from pramana.errors import BrokenPlugin, NotFound
 from pramana.load.problems import Problems
-from pramana.load.schema import suite_schema
+from pramana.load.schema import make_suite_schema
 from pramana.load.suite import check_suite
 from pramana.plugins import Registry, assertion_types
 
@@ -75,7 +75,7 @@ def check_case(tmp_path: Path) -> list[str]:
 def test_a_plugin_is_found_by_entry_point(tmp_path: Path, install_plugin: Callable[[str], None]) -> None:
     install_plugin(SHOUTING)
     assert check_case(tmp_path) == []
-    assert "is_shouting" in suite_schema()["$defs"]["StatedAssertion"]["properties"]["type"]["enum"]
+    assert "is_shouting" in make_suite_schema()["$defs"]["StatedAssertion"]["properties"]["type"]["enum"]
     check = evaluate_assertion({"type": "is_shouting"}, "HELLO")
     assert (check.outcome, check.name, check.version) == ("passed", "is_shouting", "3")
 
@@ -97,7 +97,7 @@ def test_an_unusable_plugin_is_a_problem_at_its_position(
     (problem,) = check_case(tmp_path)
     assert problem.startswith("[0].assertion.type: ")
     assert message in problem
-    assert suite_schema()
+    assert make_suite_schema()
     with pytest.raises(BrokenPlugin):
         evaluate_assertion({"type": "is_shouting"}, "x")
 

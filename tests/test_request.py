@@ -10,8 +10,16 @@ from msgspec.structs import fields
 from pramana.errors import InvalidInput
 from pramana.model import Case, Facets, Turn
 from pramana.planning import create_run
-from pramana.request import LOCAL_ONLY, SAMPLING, Limits, RunRequest, Selection, field_metadata, published_name
-from pramana.run.accounts import Reach
+from pramana.request import (
+    LOCAL_ONLY_FIELDS,
+    MODEL_PARAMETER_FIELDS,
+    Limits,
+    RunRequest,
+    Selection,
+    get_field_metadata,
+    get_published_name,
+)
+from pramana.run.accounts import ProviderReach
 from pramana.show.api.runs import LimitsBody, RunBody
 from pramana.show.cli.run import run as command
 from pramana.store.store import Store
@@ -35,26 +43,26 @@ def test_every_field_has_an_option_of_its_name() -> None:
 
 
 def test_every_field_except_local_ones_can_be_sent_by_api() -> None:
-    sent = {published_name(each) for each in fields(RunRequest) if each.name not in LOCAL_ONLY}
+    sent = {get_published_name(each) for each in fields(RunRequest) if each.name not in LOCAL_ONLY_FIELDS}
     assert RunBody.model_fields.keys() == {*sent, "dry_run"}
-    assert LimitsBody.model_fields.keys() == {published_name(each) for each in fields(Limits)}
+    assert LimitsBody.model_fields.keys() == {get_published_name(each) for each in fields(Limits)}
 
 
 def test_every_parameter_of_a_model_has_a_label_in_the_form() -> None:
-    from pramana.show.web.pages.new_run import NUMBERS, SAMPLING_FIELDS
+    from pramana.show.web.pages.new_run import NUMBER_FIELD_LABELS, SAMPLING_FIELDS
 
-    assert all(field_metadata(each).title for each in SAMPLING.values())
-    assert SAMPLING_FIELDS.keys() <= NUMBERS.keys()
+    assert all(get_field_metadata(each).title for each in MODEL_PARAMETER_FIELDS.values())
+    assert SAMPLING_FIELDS.keys() <= NUMBER_FIELD_LABELS.keys()
 
 
-@pytest.mark.parametrize("name", LOCAL_ONLY)
+@pytest.mark.parametrize("name", LOCAL_ONLY_FIELDS)
 def test_local_only_fields_are_refused_from_remote_users(name: str, tmp_path: Path) -> None:
     given: dict[str, Any] = {
         "paths": (tmp_path,), "cases": (make_case(1),), "selection": Selection(limit=1), "cache": True
     }  # fmt: skip
     request = RunRequest(models=("fake",), tier="cheap", **{name: given[name]})
     with pytest.raises(InvalidInput, match=f"^{name}: can only be set on the server's machine$"):
-        create_run(refuse_store(), request, Reach(for_others=True))
+        create_run(refuse_store(), request, ProviderReach(is_for_other_users=True))
 
 
 def refuse_store() -> Store:

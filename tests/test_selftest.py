@@ -27,7 +27,7 @@ from pramana.selftest import (
     ALLOWED_ERROR_S,
     LONG_S,
     LOOPBACK_AGENTS,
-    ClockError,
+    ClockErrors,
     MeasuredCalls,
     _background_load,
     _percentile,
@@ -51,16 +51,16 @@ pytestmark = pytest.mark.usefixtures("real_models")
 @pytest.fixture
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait less for a greeting and for words that do not come: neither is timed."""
-    monkeypatch.setattr(call, "GREETING_S", 0.3)
-    monkeypatch.setattr(call, "TRANSCRIPT_S", 0.1)
+    monkeypatch.setattr(call, "MAX_GREETING_WAIT_S", 0.3)
+    monkeypatch.setattr(call, "MAX_TRANSCRIPT_WAIT_S", 0.1)
 
 
 def merge_calls(one: MeasuredCalls, other: MeasuredCalls) -> MeasuredCalls:
     return MeasuredCalls(
-        one.errors + other.errors,
-        one.waited + other.waited,
-        one.expected + other.expected,
-        one.lateness + other.lateness,
+        one.errors_s + other.errors_s,
+        one.waited_s + other.waited_s,
+        one.expected_turn_count + other.expected_turn_count,
+        one.ticker_lateness_s + other.ticker_lateness_s,
     )
 
 
@@ -79,28 +79,30 @@ def test_voice_to_voice_times_match_the_log_of_the_agent(wire: str) -> None:
         began = time.monotonic()
         shown = merge_calls(shown, asyncio.run(measure()))
         assert time.monotonic() - began > LONG_S[0]  # each call has a line that takes as long to say
-        assert len(shown.errors) == shown.expected  # every turn, whatever the machine does beside
-        if ClockError.from_times(wire, shown).is_within_limits or shown.unexplained_p95 <= ALLOWED_ERROR_S:
+        assert len(shown.errors_s) == shown.expected_turn_count  # every turn, whatever the machine does beside
+        if ClockErrors.from_calls(wire, shown).is_within_limits or shown.unexplained_p95_s <= ALLOWED_ERROR_S:
             break
     else:
-        pytest.fail(f"{ClockError.from_times(wire, shown)}, unexplained {shown.unexplained_p95}")
+        pytest.fail(f"{ClockErrors.from_calls(wire, shown)}, unexplained {shown.unexplained_p95_s}")
     assert done[:CALLS] == [TURNS // CALLS] * CALLS
 
 
 def test_the_clock_is_verified_over_every_turn_within_the_ticker_allowance() -> None:
-    good = ClockError("x", 8, 8, 0.001, 0.004 + ALLOWED_ERROR_S, 0.5, 0.004, 0.0)
+    good = ClockErrors("x", 8, 8, 0.001, 0.004 + ALLOWED_ERROR_S, 0.5, 0.004, 0.0)
     assert good.is_within_limits
-    assert not ClockError("x", 7, 8, 0.001, 0.002, 0.002, 0.004, 0.0).is_within_limits
-    assert not ClockError("x", 8, 8, 0.001, 0.0041 + ALLOWED_ERROR_S, 0.5, 0.004, 0.0).is_within_limits
-    assert not ClockError("x", 0, 0, float("inf"), float("inf"), 0.0, 0.004, 0.0).is_within_limits
+    assert not ClockErrors("x", 7, 8, 0.001, 0.002, 0.002, 0.004, 0.0).is_within_limits
+    assert not ClockErrors("x", 8, 8, 0.001, 0.0041 + ALLOWED_ERROR_S, 0.5, 0.004, 0.0).is_within_limits
+    assert not ClockErrors("x", 0, 0, float("inf"), float("inf"), 0.0, 0.004, 0.0).is_within_limits
 
 
 def test_an_error_is_excused_only_by_machine_delays_in_the_same_turn() -> None:
     late_once = MeasuredCalls([0.001, -0.060, 0.002], [0.0, 0.055, 0.0], 3, [0.004])
-    assert late_once.unexplained_p95 == pytest.approx(0.005)
-    assert MeasuredCalls([0.001, 0.060, 0.002], [0.055, 0.0, 0.055], 3, [0.004]).unexplained_p95 == pytest.approx(0.060)
-    assert merge_calls(late_once, late_once).unexplained_p95 == pytest.approx(0.005)
-    assert MeasuredCalls([], [], 0, []).unexplained_p95 == float("inf")
+    assert late_once.unexplained_p95_s == pytest.approx(0.005)
+    assert MeasuredCalls([0.001, 0.060, 0.002], [0.055, 0.0, 0.055], 3, [0.004]).unexplained_p95_s == pytest.approx(
+        0.060
+    )
+    assert merge_calls(late_once, late_once).unexplained_p95_s == pytest.approx(0.005)
+    assert MeasuredCalls([], [], 0, []).unexplained_p95_s == float("inf")
 
 
 @pytest.mark.skipif(not SCHEDSTAT_FILE.exists(), reason="only Linux tells how long a thread has waited for a processor")
@@ -112,14 +114,14 @@ def test_the_ticker_separates_delays_by_other_processes_from_our_own() -> None:
             time.sleep(0.2)  # noqa: ASYNC251 - its own fault
             await asyncio.sleep(0.02)
             slept = time.monotonic()
-            behind, late = max(came - due for due, came, _ in ticker._ticks), max(ticker.list_lateness)
+            behind, late = max(came - due for due, came, _ in ticker._ticks), max(ticker.list_lateness_s)
             with share_one_core():
                 until = time.process_time() + 0.3
                 while time.process_time() < until:  # noqa: ASYNC110 - it works, and lets the ticker tick
                     await asyncio.sleep(0)
             return (
-                ticker.waited_for_processor_s(began, slept),
-                ticker.waited_for_processor_s(slept, time.monotonic()),
+                ticker.processor_wait_s(began, slept),
+                ticker.processor_wait_s(slept, time.monotonic()),
                 behind,
                 late,
             )
@@ -156,7 +158,7 @@ def test_delays_caused_by_the_bench_itself_are_not_excused(monkeypatch: pytest.M
 
     monkeypatch.setattr(call.Conversation, "_handle_event", speak_slowly)
     shown = asyncio.run(measure_calls("openai-realtime", 4, 4))
-    assert shown.unexplained_p95 > ALLOWED_ERROR_S
+    assert shown.unexplained_p95_s > ALLOWED_ERROR_S
 
 
 def test_a_percentile_is_the_smallest_value_covering_its_share() -> None:

@@ -175,17 +175,17 @@ def _assertion_from_mapping(given: Any) -> Assertion:
     return Assertion(**given)
 
 
-def _pass(reason: str, **evidence: object) -> Verdict:
+def _make_pass_verdict(reason: str, **evidence: object) -> Verdict:
     return Verdict(Outcome.PASSED, reason, evidence)
 
 
-def _fail(reason: str, **evidence: object) -> Verdict:
+def _make_fail_verdict(reason: str, **evidence: object) -> Verdict:
     return Verdict(Outcome.FAILED, reason, evidence)
 
 
-def _quote_list(texts: Sequence[str], word: str) -> str:
+def _quote_list(texts: Sequence[str], conjunction: str) -> str:
     shown = [quote_text(each) for each in texts[:5]]
-    return f" {word} ".join([*shown, f"{len(texts) - 5} more"] if len(texts) > 5 else shown)
+    return f" {conjunction} ".join([*shown, f"{len(texts) - 5} more"] if len(texts) > 5 else shown)
 
 
 # ── Text ──
@@ -235,8 +235,8 @@ def _decide_exact_match(assertion: Assertion, output: str, ideals: tuple[str, ..
                 "start": start,
                 "end": start + len(output.strip()),
             }
-            return _pass(f"equals {quote_text(ideal.strip())}", matched=[match])
-    return _fail(f"expected exactly {_quote_list(ideals, 'or')}, got {quote_text(output.strip())}")
+            return _make_pass_verdict(f"equals {quote_text(ideal.strip())}", matched=[match])
+    return _make_fail_verdict(f"expected exactly {_quote_list(ideals, 'or')}, got {quote_text(output.strip())}")
 
 
 def _decide_contains(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
@@ -245,41 +245,41 @@ def _decide_contains(assertion: Assertion, output: str, ideals: tuple[str, ...])
     found = [match for match in matches.values() if match]
     missing = [ideal for ideal, match in matches.items() if not match]
     if missing:
-        return _fail(f"does not contain {_quote_list(missing, 'nor')}", matched=found, missing=missing)
-    return _pass("found " + _describe_positions(found), matched=found)
+        return _make_fail_verdict(f"does not contain {_quote_list(missing, 'nor')}", matched=found, missing=missing)
+    return _make_pass_verdict("found " + _describe_positions(found), matched=found)
 
 
 def _decide_contains_any(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
     text = _SearchedText(output, case_sensitive=assertion.case_sensitive)
     for ideal in ideals:
         if match := text.find(ideal):
-            return _pass(f"found {_describe_position(match)}", matched=[match])
-    return _fail(f"contains none of {_quote_list(ideals, 'or')}", missing=list(ideals))
+            return _make_pass_verdict(f"found {_describe_position(match)}", matched=[match])
+    return _make_fail_verdict(f"contains none of {_quote_list(ideals, 'or')}", missing=list(ideals))
 
 
 def _decide_contains_none(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
     text = _SearchedText(output, case_sensitive=assertion.case_sensitive)
     found = [match for ideal in ideals if (match := text.find(ideal))]
     if found:
-        return _fail("contains " + _describe_positions(found), matched=found)
-    return _pass(f"contains none of {_quote_list(ideals, 'or')}")
+        return _make_fail_verdict("contains " + _describe_positions(found), matched=found)
+    return _make_pass_verdict(f"contains none of {_quote_list(ideals, 'or')}")
 
 
 # ── Patterns ──
 
-MAX_PATTERN = 1_000
-MAX_PROGRAM = 1 << 20
+MAX_PATTERN_LENGTH = 1_000
+MAX_REGEX_PROGRAM_BYTES = 1 << 20
 """RE2's time is proportional to pattern × text: both are bounded, so that no suite can hang a run."""
 
 
 @lru_cache(maxsize=512)
-def _compile(pattern: str, *, case_sensitive: bool) -> Any:
+def _compile_pattern(pattern: str, *, case_sensitive: bool) -> Any:
     import re2
 
     options = re2.Options()
     options.case_sensitive = case_sensitive
     options.log_errors = False
-    options.max_mem = MAX_PROGRAM
+    options.max_mem = MAX_REGEX_PROGRAM_BYTES
     return re2.compile(pattern, options)
 
 
@@ -287,13 +287,13 @@ def _find_pattern_flaw(_assertion: Assertion, ideals: tuple[str, ...]) -> tuple[
     import re2
 
     for pattern in ideals:
-        if len(pattern) > MAX_PATTERN:
+        if len(pattern) > MAX_PATTERN_LENGTH:
             return (
                 "ideal",
-                f"a pattern of {len(pattern):,} characters; a pattern may have at most {MAX_PATTERN:,}",
+                f"a pattern of {len(pattern):,} characters; a pattern may have at most {MAX_PATTERN_LENGTH:,}",
             )
         try:
-            _compile(pattern, case_sensitive=True)
+            _compile_pattern(pattern, case_sensitive=True)
         except UnicodeEncodeError:
             return "ideal", f"{quote_text(pattern)} contains half of a surrogate pair, which is not valid text"
         except re2.error as error:
@@ -311,20 +311,20 @@ _SURROGATE_RE = re.compile("[\ud800-\udfff]")
 def _decide_regex(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
     text = _SURROGATE_RE.sub("\ufffd", output)  # RE2 reads UTF-8, which has no lone surrogates; models emit them
     for pattern in ideals:
-        if found := _compile(pattern, case_sensitive=assertion.case_sensitive).search(text):
+        if found := _compile_pattern(pattern, case_sensitive=assertion.case_sensitive).search(text):
             start, end = found.span()
             match = {"ideal": pattern, "text": output[start:end], "start": start, "end": end}
-            return _pass(f"{quote_text(pattern)} matches {_describe_position(match)}", matched=[match])
-    return _fail(f"nothing matches {_quote_list(ideals, 'or')}", missing=list(ideals))
+            return _make_pass_verdict(f"{quote_text(pattern)} matches {_describe_position(match)}", matched=[match])
+    return _make_fail_verdict(f"nothing matches {_quote_list(ideals, 'or')}", missing=list(ideals))
 
 
 # ── JSON ──
 
 _FENCE_TAG_RE = re.compile(r"[ \t]*[A-Za-z][\w+.-]*(?=\s)")
-_JSON_STARTS = '{["-0123456789tfn'
+_JSON_FIRST_CHARACTERS = '{["-0123456789tfn'
 
 
-def _json_text(output: str) -> tuple[str, str]:
+def _extract_json_text(output: str) -> tuple[str, str]:
     """Return the JSON to parse, and its name for a reason."""
     stripped = output.strip()
     mark = stripped[: len(stripped) - len(stripped.lstrip(stripped[:1]))] if stripped[:1] in ("`", "~") else ""
@@ -335,7 +335,7 @@ def _json_text(output: str) -> tuple[str, str]:
     if tag := _FENCE_TAG_RE.match(inside):
         inside = inside[tag.end() :]
         info, newline, rest = inside.partition("\n")
-        if newline and info.strip() and info.strip()[0] not in _JSON_STARTS:  # more words follow the tag
+        if newline and info.strip() and info.strip()[0] not in _JSON_FIRST_CHARACTERS:  # more words follow the tag
             inside = rest
     if any(line.lstrip().startswith(mark) for line in inside.split("\n")):
         return stripped, "in the output"
@@ -344,23 +344,23 @@ def _json_text(output: str) -> tuple[str, str]:
 
 def _parse_json_output(output: str, *, finite: bool) -> tuple[Any, Verdict]:
     """Return the value and a passing verdict, or None and a verdict with the reason."""
-    text, where = _json_text(output)
+    text, where = _extract_json_text(output)
     try:
         value = parse_rfc8259(text, finite=finite)
     except BadLine as bad:
         if bad.exceeds_our_limits:
             return None, Verdict(Outcome.ERRORED, f"this JSON cannot be checked: {bad.message}")
         if not text:
-            return None, _fail("empty: no JSON")
+            return None, _make_fail_verdict("empty: no JSON")
         line, column = text.count("\n", 0, bad.column - 1) + 1, bad.column - (text.rfind("\n", 0, bad.column - 1) + 1)
         why = f"{bad.message.removeprefix('not valid JSON: ')} (line {line}, column {column} {where})"
         fence = next((mark for mark in ("```", "~~~") if mark in text), "")
         if fence and where == "in the output":
             closed = text.count(fence) > 1
             why = "text outside the Markdown fence" if closed else "the Markdown fence is never closed"
-        return None, _fail(f"not JSON: {why}", line=line, column=column)
+        return None, _make_fail_verdict(f"not JSON: {why}", line=line, column=column)
     kinds = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
-    return value, _pass(f"valid JSON {where}: {kinds.get(type(value), 'a number')}", where=where)
+    return value, _make_pass_verdict(f"valid JSON {where}: {kinds.get(type(value), 'a number')}", where=where)
 
 
 def _decide_is_json(_assertion: Assertion, output: str, _ideals: tuple[str, ...]) -> Verdict:
@@ -378,7 +378,7 @@ def _make_validator(schema: bytes) -> Any:
     return Draft202012Validator(json.loads(schema), pattern_options=RegexOptions(), retriever=refuse)
 
 
-MAX_SCHEMA = 100_000
+MAX_SCHEMA_LENGTH = 100_000
 MAX_SUBSCHEMAS = 10_000
 MAX_VALIDATED_LENGTH = 1_000_000
 """Maximum characters of a schema, subschemas after expanding `$ref`, and characters of an output to validate."""
@@ -416,8 +416,8 @@ def _resolve_reference(schema: Any, reference: str) -> Any:
 
 def _find_schema_flaw(assertion: Assertion, _ideals: tuple[str, ...]) -> tuple[Need, str] | None:
     try:
-        if len(to_canonical_json(assertion.schema)) > MAX_SCHEMA:
-            return "schema", f"a schema of more than {MAX_SCHEMA:,} characters"
+        if len(to_canonical_json(assertion.schema)) > MAX_SCHEMA_LENGTH:
+            return "schema", f"a schema of more than {MAX_SCHEMA_LENGTH:,} characters"
         if _count_expanded_subschemas(assertion.schema) > MAX_SUBSCHEMAS:
             return "schema", f"with its references expanded, it has more than {MAX_SUBSCHEMAS:,} subschemas"
     except (TypeError, RecursionError):
@@ -444,23 +444,28 @@ def _decide_json_schema(assertion: Assertion, output: str, _ideals: tuple[str, .
     validator = _make_validator(to_canonical_json(assertion.schema))
     try:
         if validator.is_valid(value):
-            return _pass("valid JSON that matches the schema")
+            return _make_pass_verdict("valid JSON that matches the schema")
         validator.validate(value)  # raises the first error; listing all of them could exhaust memory
     except ValueError as error:
-        path, message = _json_path(getattr(error, "instance_path", ())), getattr(error, "message", str(error))[:200]
-        return _fail(f"does not match the schema: {path}: {message}", errors=[{"path": path, "message": message}])
+        path, message = (
+            _format_json_path(getattr(error, "instance_path", ())),
+            getattr(error, "message", str(error))[:200],
+        )
+        return _make_fail_verdict(
+            f"does not match the schema: {path}: {message}", errors=[{"path": path, "message": message}]
+        )
     return Verdict(Outcome.ERRORED, "the schema contradicts itself")
 
 
-def _json_path(parts: Sequence[str | int]) -> str:
+def _format_json_path(parts: Sequence[str | int]) -> str:
     return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
 
 
 # ── Types that need a model ──
 
 
-def _make_unscored_decision(scorer: str, what: str) -> Callable[[Assertion, str, tuple[str, ...]], Verdict]:
-    reason = f"needs {what}: only the {scorer} scorer can decide this, not an offline check"
+def _make_unscored_decision(scorer: str, needed_model: str) -> Callable[[Assertion, str, tuple[str, ...]], Verdict]:
+    reason = f"needs {needed_model}: only the {scorer} scorer can decide this, not an offline check"
     return lambda _assertion, _output, _ideals: Verdict(Outcome.UNSCORED, reason, {"scorer": scorer})
 
 

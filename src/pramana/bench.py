@@ -1,7 +1,7 @@
 """The file that joins the stages: read `execute()` from top to bottom to follow a run.
 
 `planning.create_run()` loads cases and stores the plan. `execute()` sends, scores and stores what the plan still lacks,
-for new and resumed runs alike. `judge_again()` makes new checks of stored replies. What scores them is made in
+for new and resumed runs alike. `rescore_run()` makes new checks of stored replies. What scores them is made in
 `plan_scoring`. Nothing here prints.
 """
 
@@ -48,11 +48,11 @@ from pramana.planning import plan_scorers, resolve_embedder_model, resolve_judge
 from pramana.providers.names import is_voice_agent
 from pramana.providers.prices import Prices
 from pramana.request import Limits
-from pramana.run.accounts import OpenAccounts, Reach
+from pramana.run.accounts import OpenAccounts, ProviderReach
 from pramana.run.asking import Budget, ReplyCache, TextClient, ask_lines_in_turn
 from pramana.run.call import Patience, Stage
 from pramana.run.calling import VoiceClient
-from pramana.run.engine import INTERRUPTED, Stop, Window, WorkerPool, WorkFeed, identity, stream
+from pramana.run.engine import INTERRUPTED, ResultWindow, Stop, WorkerPool, WorkFeed, identity, stream_results
 from pramana.run.speech import CannotBeSpoken, SpeechMaker
 from pramana.score.scorers import Scorers
 from pramana.score.scoring import Scoring
@@ -60,16 +60,16 @@ from pramana.store.engine import split_into_chunks
 from pramana.store.queue import CANCELLED_REASON, Lease
 from pramana.store.store import Store
 
-STREAM_LEFT = "the stream was closed before its last result was taken"
-HANDED_TO_NEXT_SERVER = "its server was stopped; the next server resumes it"
+STREAM_CLOSED_REASON = "the stream was closed before its last result was taken"
+HANDED_OVER_REASON = "its server was stopped; the next server resumes it"
 _STATUS_BY_REASON: Mapping[str | None, RunStatus] = {
     INTERRUPTED: "interrupted",
-    STREAM_LEFT: "interrupted",
+    STREAM_CLOSED_REASON: "interrupted",
     CANCELLED_REASON: "cancelled",
-    HANDED_TO_NEXT_SERVER: "queued",
+    HANDED_OVER_REASON: "queued",
 }
-VERDICTS = (Outcome.PASSED, Outcome.FAILED)
-TICK_S = 1.0
+VERDICT_OUTCOMES = (Outcome.PASSED, Outcome.FAILED)
+PROGRESS_INTERVAL_S = 1.0
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Progress:
     """The progress of a run; only stored results count."""
 
     run: Run
-    stored: int
+    stored_count: int
     results: Sequence[Result] = ()
     """Results stored since the last call."""
     budget: Budget = field(default_factory=Budget)
@@ -87,7 +87,7 @@ class Progress:
     """Returns the number of calls at each stage."""
 
 
-Watch = Callable[[Progress], None]
+WatchProgress = Callable[[Progress], None]
 """Called after each commit, when a call enters another stage, and once a second, so that a stalled run is visible."""
 
 
@@ -98,35 +98,39 @@ async def execute(
     store: Store,
     run: Run,
     limits: Limits,
-    watch: Watch | None = None,
+    watch: WatchProgress | None = None,
     stop: Stop | None = None,
     *,
-    reach: Reach | None = None,
+    reach: ProviderReach | None = None,
     cache: ReplyCache | None = None,
     patience: Patience | None = None,
     is_claimed: bool = False,
-    kept_limits: Limits | None = None,
-    window: Window | None = None,
+    limits_to_store: Limits | None = None,
+    window: ResultWindow | None = None,
 ) -> Run:
     """Send, score and store what the run still lacks; return the run as it is afterwards.
 
     `is_claimed` means that this process has already claimed the run. The run keeps its limits for the next time it is
-    resumed, or `kept_limits` where this program allows less for now. `window` bounds how far the run gets ahead of the
-    consumer of its results.
+    resumed, or `limits_to_store` where this program allows less for now. `window` bounds how far the run gets ahead of
+    the consumer of its results.
     """
     stop = Stop() if stop is None else stop
     if store.runs.read(run.id).status == "finished":
         return store.runs.read(run.id)
-    reach = with_registered_providers(store, reach or Reach())
-    if run.owner == "server" and not reach.for_others:  # a run of other users stays restricted, wherever it is resumed
-        reach = replaced(reach, for_others=True, allow_private=settings.are_private_addresses_allowed())
+    reach = with_registered_providers(store, reach or ProviderReach())
+    if (
+        run.owner == "server" and not reach.is_for_other_users
+    ):  # a run of other users stays restricted, wherever it is resumed
+        reach = replaced(
+            reach, is_for_other_users=True, allow_private_addresses=settings.are_private_addresses_allowed()
+        )
     hold = store.queue.lease(
         run.id, lambda lost: stop(str(lost), lost), lambda: stop(CANCELLED_REASON), is_claimed=is_claimed
     )
     async with hold as lease, AsyncExitStack() as stack:
         try:
-            store.queue.keep_limits(run.id, (kept_limits or limits).to_stored())
-            prices = Prices.load(settings.prices_file_path(), store.prices.rates())
+            store.queue.store_limits(run.id, (limits_to_store or limits).to_stored())
+            prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
             refuse_unknown_prices(run.plan, prices, limits, reach)
             budget = _remaining_budget(store, run, limits)
             opened = OpenAccounts(limits, budget, prices.cost, stop, reach, cache, patience)
@@ -152,8 +156,8 @@ async def execute(
             if watch:
                 accounts.stages.on_change = partial(_show_progress, progress, watch)
             await stack.enter_async_context(_run_timers(limits, progress, watch, stop))
-            async with store.results.writer(run.id, _count_stored(progress, watch), lease.owner) as writer:
-                async for results in stream(pools, stop, window):
+            async with store.results.make_writer(run.id, _make_stored_callback(progress, watch), lease.owner) as writer:
+                async for results in stream_results(pools, stop, window):
                     await writer.put(results)
         except AlreadyRunning as lost:  # detected on storing results, before the heartbeat reported it
             lease.is_lost = True
@@ -172,10 +176,10 @@ def run_sync(
     store: Store,
     run: Run,
     limits: Limits,
-    watch: Watch | None = None,
+    watch: WatchProgress | None = None,
     stop: Stop | None = None,
     *,
-    reach: Reach | None = None,
+    reach: ProviderReach | None = None,
     cache: ReplyCache | None = None,
     patience: Patience | None = None,
 ) -> Run:
@@ -183,10 +187,10 @@ def run_sync(
     return asyncio.run(execute(store, run, limits, watch, stop, reach=reach, cache=cache, patience=patience))
 
 
-RARE_COLLECTION_THRESHOLDS = (50_000, 20, 50)
+RARE_GC_THRESHOLDS = (50_000, 20, 50)
 """The garbage collector's thresholds during a run."""
-_thresholds: list[tuple[int, int, int]] = []
-_setting_thresholds = threading.Lock()
+_previous_gc_thresholds: list[tuple[int, int, int]] = []
+_gc_thresholds_lock = threading.Lock()
 
 
 @contextmanager
@@ -195,21 +199,21 @@ def reduced_garbage_collection() -> Iterator[None]:
 
     The setting is process-wide: of several concurrent runs the first changes it and the last restores it.
     """
-    with _setting_thresholds:
-        usual = _thresholds[-1] if _thresholds else gc.get_threshold()
-        _thresholds.append(usual)
+    with _gc_thresholds_lock:
+        usual = _previous_gc_thresholds[-1] if _previous_gc_thresholds else gc.get_threshold()
+        _previous_gc_thresholds.append(usual)
         if usual[0]:  # 0: the user's program has switched the collector off
-            gc.set_threshold(*RARE_COLLECTION_THRESHOLDS)
+            gc.set_threshold(*RARE_GC_THRESHOLDS)
     try:
         yield
     finally:
-        with _setting_thresholds:
-            usual = _thresholds.pop()
-            if not _thresholds and gc.get_threshold() == RARE_COLLECTION_THRESHOLDS:
+        with _gc_thresholds_lock:
+            usual = _previous_gc_thresholds.pop()
+            if not _previous_gc_thresholds and gc.get_threshold() == RARE_GC_THRESHOLDS:
                 gc.set_threshold(*usual)
 
 
-class _AskedCase(Struct, frozen=True):
+class _AnsweredCase(Struct, frozen=True):
     """A case after its request, before it becomes a result."""
 
     key: Key
@@ -221,8 +225,8 @@ class _AskedCase(Struct, frozen=True):
 
 
 def _make_pools(
-    store: Store, run: Run, accounts: OpenAccounts, stop: Stop, reach: Reach, scorers: Scorers
-) -> list[WorkerPool[tuple[Key, Case], _AskedCase]]:
+    store: Store, run: Run, accounts: OpenAccounts, stop: Stop, reach: ProviderReach, scorers: Scorers
+) -> list[WorkerPool[tuple[Key, Case], _AnsweredCase]]:
     similarity = make_similarity(run.plan, accounts)
     speaker = SpeechMaker(store.blobs.put, partial(_fetch_recording, reach), run.plan.voice)
     check_judge_reachable(run.plan, accounts)
@@ -251,7 +255,7 @@ def _make_pool(
     scoring: Scoring,
     speaker: SpeechMaker,
     stop: Stop,
-) -> WorkerPool[tuple[Key, Case], _AskedCase]:
+) -> WorkerPool[tuple[Key, Case], _AnsweredCase]:
     plan = run.plan
     system = (Turn("system", plan.system_prompt),) if plan.system_prompt else ()
     digest = RecordDigest(
@@ -260,8 +264,8 @@ def _make_pool(
         suite_hash=plan.suite_hash or "",
         system_prompt=plan.system_prompt,
     )
-    written = None if is_voice_agent(target) else accounts.text_client(target)
-    aloud = None if plan.variants == ("text",) else accounts.voice_client(target, store.blobs.put, plan.stt)
+    written = None if is_voice_agent(target) else accounts.get_text_client(target)
+    aloud = None if plan.variants == ("text",) else accounts.get_voice_client(target, store.blobs.put, plan.stt)
 
     async def make_spoken_request(key: Key, case: Case) -> Request:
         """Return a request with the case's speech; raise `CannotBeSpoken` where the case cannot be spoken."""
@@ -273,7 +277,7 @@ def _make_pool(
         speech = await speaker.make_speech(case, key.variant)
         return Request(target.model, system + case.turns[:-1], plan.parameters, "case", key.repeat, speech)
 
-    async def ask(work: tuple[Key, Case]) -> _AskedCase:
+    async def ask(work: tuple[Key, Case]) -> _AnsweredCase:
         key, case = work
         asking: TextClient | VoiceClient | None
         try:
@@ -282,9 +286,9 @@ def _make_pool(
             else:
                 asking, asked = aloud, await make_spoken_request(key, case)
         except CannotBeSpoken as refused:
-            return _AskedCase(key, case, None, None, (Check("voice", "1", Outcome.SKIPPED, str(refused)),))
+            return _AnsweredCase(key, case, None, None, (Check("voice", "1", Outcome.SKIPPED, str(refused)),))
         except PramanaError as error:  # a recording that is missing or unusable
-            return _AskedCase(key, case, None, Failure(error.code, str(error)), ())
+            return _AnsweredCase(key, case, None, Failure(error.code, str(error)), ())
         assert asking is not None  # noqa: S101 - a client missing here was refused above
         in_one = asked.speech is not None or len(case.script) < 2
         try:
@@ -292,33 +296,33 @@ def _make_pool(
         except ProviderError as error:
             if error.fatal:
                 raise
-            return _AskedCase(key, case, None, Failure(error.code, str(error)), ())
+            return _AnsweredCase(key, case, None, Failure(error.code, str(error)), ())
         if scoring.can_decide_now(case, reply):
-            return _AskedCase(key, case, reply)
+            return _AnsweredCase(key, case, reply)
         try:
             with accounts.stages.track_call("scoring") if reply.call else nullcontext():
-                checks = await scoring.checks(case, reply)
+                checks = await scoring.make_checks(case, reply)
         except PramanaError as error:  # the run ends here, but keeps a reply that was paid for
             if not isinstance(error, Stopped):
                 stop(str(error), error)
             checks = scoring.make_unjudged_checks(case, reply, error)
-        return _AskedCase(key, case, reply, None, checks)
+        return _AnsweredCase(key, case, reply, None, checks)
 
-    def finish(asked: _AskedCase) -> Result:
+    def finish(asked: _AnsweredCase) -> Result:
         key, case, reply = asked.key, asked.case, asked.reply
         if reply is None:
             return Result(key, case.id, None, asked.failure, asked.checks or (), None, None)
-        checks = scoring.decide_now(case, reply) if asked.checks is None else asked.checks
+        checks = scoring.make_checks_now(case, reply) if asked.checks is None else asked.checks
         hashed = hash_result(target.model, case.id, reply.text)
         heard = reply.call.caller if reply.call else ()
         return Result(key, case.id, reply, None, checks, hashed, digest(key.case, reply.text, heard))
 
     # A model that takes neither text nor speech has every case skipped, with the reason.
     ceiling = max((asking.limiter.ceiling for asking in (written, aloud and aloud.client) if asking), default=1)
-    return WorkerPool(WorkFeed(store.cases.pending_chunks(run.id, target.typed)), ceiling, ask, finish)
+    return WorkerPool(WorkFeed(store.cases.iterate_pending_chunks(run.id, target.typed)), ceiling, ask, finish)
 
 
-async def _fetch_recording(reach: Reach, url: str, case: Case) -> bytes:
+async def _fetch_recording(reach: ProviderReach, url: str, case: Case) -> bytes:
     """Return the file of a recorded prompt."""
     from pramana.providers.voice.recordings import (
         read_prompt_audio,
@@ -328,38 +332,44 @@ async def _fetch_recording(reach: Reach, url: str, case: Case) -> bytes:
         url,
         scenario_file=Path(case.source.file) if case.source else None,
         audio_folder=settings.data_folder() / "audio",
-        from_api=reach.for_others,
-        allow_private=reach.allow_private if reach.for_others else settings.are_private_addresses_allowed(),
+        from_api=reach.is_for_other_users,
+        allow_private=reach.allow_private_addresses
+        if reach.is_for_other_users
+        else settings.are_private_addresses_allowed(),
     )
 
 
-def _count_stored(progress: Progress, watch: Watch | None) -> Callable[[list[tuple[int, Result]]], None]:
+def _make_stored_callback(
+    progress: Progress, watch: WatchProgress | None
+) -> Callable[[list[tuple[int, Result]]], None]:
     def on_stored(batch: list[tuple[int, Result]]) -> None:
-        progress.results, progress.stored = [result for _, result in batch], progress.stored + len(batch)
+        progress.results, progress.stored_count = [result for _, result in batch], progress.stored_count + len(batch)
         if watch:
             watch(progress)
 
     return on_stored
 
 
-def _show_progress(progress: Progress, watch: Watch) -> None:
+def _show_progress(progress: Progress, watch: WatchProgress) -> None:
     """Report progress when there are no new results."""
     progress.results = ()
     watch(progress)
 
 
 @asynccontextmanager
-async def _run_timers(limits: Limits, progress: Progress, watch: Watch | None, stop: Stop) -> AsyncIterator[None]:
+async def _run_timers(
+    limits: Limits, progress: Progress, watch: WatchProgress | None, stop: Stop
+) -> AsyncIterator[None]:
     """Report progress every second, and stop the run when its time limit is reached."""
 
-    async def tick(show: Watch) -> None:
+    async def tick(show: WatchProgress) -> None:
         while True:
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(PROGRESS_INTERVAL_S)
             _show_progress(progress, show)
 
     async def deadline(seconds: float) -> None:
         await asyncio.sleep(seconds)
-        stop(_deadline_reason(seconds))
+        stop(_format_deadline_reason(seconds))
 
     tasks = [asyncio.create_task(tick(watch))] if watch else []
     tasks += [asyncio.create_task(deadline(limits.deadline_s))] if limits.deadline_s else []
@@ -371,15 +381,15 @@ async def _run_timers(limits: Limits, progress: Progress, watch: Watch | None, s
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _deadline_reason(seconds: float) -> str:
+def _format_deadline_reason(seconds: float) -> str:
     return f"the time limit of {seconds:g} s is reached"
 
 
-def _reached_limit(stop: Stop, limits: Limits) -> str | None:
+def _find_reached_limit(stop: Stop, limits: Limits) -> str | None:
     """Return the limit that ended a run, as a field of `Limits`."""
     if isinstance(stop.error, BudgetSpent):
         return stop.error.limit
-    is_deadline = limits.deadline_s is not None and stop.reason == _deadline_reason(limits.deadline_s)
+    is_deadline = limits.deadline_s is not None and stop.reason == _format_deadline_reason(limits.deadline_s)
     return "deadline_s" if is_deadline else None
 
 
@@ -401,15 +411,15 @@ def _record_end(
         stop(f"{now.expected - now.stored:,} results are missing for an unknown reason")
     known = now.notes
     left_out: dict[str, list[str]] = dict(known.get("left_out", {}))
-    for name, parameters in accounts.rejected_parameters().items():
+    for name, parameters in accounts.omitted_parameters().items():
         left_out[name] = sorted({*left_out.get(name, ()), *parameters})
     status: RunStatus = "finished"
-    if stop and not (complete and stop.reason in (CANCELLED_REASON, HANDED_TO_NEXT_SERVER)):
+    if stop and not (complete and stop.reason in (CANCELLED_REASON, HANDED_OVER_REASON)):
         status = _STATUS_BY_REASON.get(stop.reason, "stopped")
     reason = stop.reason if status != "finished" else None
-    this = {"prices": prices.version, **accounts.make_notes()}
+    this = {"prices": prices.version, **accounts.make_run_notes()}
     notes = {**this, "left_out": left_out, "sittings": [*known.get("sittings", ()), {**this, "reason": stop.reason}]}
-    reached = _reached_limit(stop, limits) if reason else None
+    reached = _find_reached_limit(stop, limits) if reason else None
     if reached or "reached_limit" in known:
         notes["reached_limit"] = reached
     store.queue.finish(run.id, lease.owner, status, reason or None, notes)
@@ -418,7 +428,7 @@ def _record_end(
 # ── Rescore ──
 
 
-async def judge_again(
+async def rescore_run(
     store: Store,
     run: Run,
     judge: str | None,
@@ -427,9 +437,9 @@ async def judge_again(
     embedder: str | None = None,
     scorers: Sequence[str] = (),
     results: Iterable[tuple[Case, Result]] | None = None,
-    watch: Watch | None = None,
+    watch: WatchProgress | None = None,
     stop: Stop | None = None,
-    reach: Reach | None = None,
+    reach: ProviderReach | None = None,
 ) -> int:
     """Check every stored reply again, or those given, beside the earlier checks; return the scoring's number.
 
@@ -438,14 +448,14 @@ async def judge_again(
     error that ended the scoring.
     """
     stop = Stop() if stop is None else stop
-    reach = with_registered_providers(store, reach or Reach())
+    reach = with_registered_providers(store, reach or ProviderReach())
     judged_by = resolve_judge(judge, reach) or run.plan.judge
-    if judged_by and (lost := reach.explain_lost_function(judged_by)):
+    if judged_by and (lost := reach.explain_unavailable_function(judged_by)):
         raise InvalidInput(lost)
     embedded_by = resolve_embedder_model(embedder, reach) if embedder else run.plan.embedder
     scored_by = plan_scorers(scorers, reach, planned=run.plan.scorers)
     plan = replace(run.plan, judge=judged_by, embedder=embedded_by, scorers=scored_by)
-    prices = Prices.load(settings.prices_file_path(), store.prices.rates())
+    prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
     refuse_unknown_prices(plan, prices, limits, reach)
     label = make_scoring_label(judged_by, embedded_by, scored_by)
     budget = Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_total_tokens)
@@ -457,7 +467,7 @@ async def judge_again(
         stack.callback(found.close)
         scorings = {
             each.typed: make_scoring(
-                plan, each, accounts, similarity, calls, found, no_judge=reach.explain_lost_function(each)
+                plan, each, accounts, similarity, calls, found, no_judge_reason=reach.explain_unavailable_function(each)
             )
             for each in plan.targets
         }
@@ -467,25 +477,25 @@ async def judge_again(
         async def judge_one(work: tuple[Case, Result]) -> Result:
             case, result = work
             assert result.reply is not None  # noqa: S101 - only results with replies are selected
-            judged = replace(result, checks=await scorings[result.key.model].checks(case, result.reply))
-            if result.outcome in VERDICTS and judged.outcome not in VERDICTS:
+            judged = replace(result, checks=await scorings[result.key.model].make_checks(case, result.reply))
+            if result.outcome in VERDICT_OUTCOMES and judged.outcome not in VERDICT_OUTCOMES:
                 failed.add(result.key)
             return judged
 
         progress = Progress(run, 0, budget=budget, get_waiting_s=accounts.rate_limit_wait_s)
         pairs = store.results.iterate_with_cases(run.id) if results is None else results
         replies: Iterator[tuple[Case, Result]] = (pair for pair in pairs if pair[1].reply is not None)
-        with store.scorings.begin(run.id, label) as scoring:
+        with store.scorings.begin_rescoring(run.id, label) as scoring:
             pool = WorkerPool(WorkFeed(split_into_chunks(replies)), limits.concurrency, judge_one, identity)
-            async for judged in stream([pool], stop):
+            async for judged in stream_results([pool], stop):
                 for add, some in (
                     (scoring.add, [each for each in judged if each.key not in failed]),
-                    (scoring.add_failed, [each for each in judged if each.key in failed]),
+                    (scoring.add_without_verdict, [each for each in judged if each.key in failed]),
                 ):
                     if some:
                         await asyncio.to_thread(add, [(each.key, each.checks) for each in some])
                 failed.difference_update(each.key for each in judged)
-                progress.results, progress.stored = judged, progress.stored + len(judged)
+                progress.results, progress.stored_count = judged, progress.stored_count + len(judged)
                 if watch:
                     watch(progress)
             if stop:

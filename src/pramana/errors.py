@@ -186,13 +186,13 @@ class PramanaError(Exception):
         """
         message = super().__str__()
         told = f"{message}; {hints[self.hint.key].format(self.hint.about).rstrip()}" if self.hint else message
-        return told if told.isprintable() else _UNPRINTABLE.sub(_escape_character, told)
+        return told if told.isprintable() else _UNPRINTABLE_RE.sub(_escape_character, told)
 
     def __str__(self) -> str:
         return self.explain(self.hints)
 
 
-_UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNPRINTABLE_RE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What a message quotes from its input and a terminal would execute or cannot print; lines and tabs are ours."""
 
 
@@ -213,23 +213,25 @@ class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_cod
         super().__init__(message, hint=hint)
         self.problems = tuple(problems)
 
-    def with_paths(self, rename: Callable[[str], str]) -> "InvalidInput":
+    def with_paths(self, rename_path: Callable[[str], str]) -> "InvalidInput":
         """Return this error with another name for each field, in the words of a front end; files keep their paths."""
         if any(each.file for each in self.problems):
             return self
-        renamed = [replace(each, path=rename(each.path)) for each in self.problems]
+        renamed = [replace(each, path=rename_path(each.path)) for each in self.problems]
         return self if renamed == list(self.problems) else InvalidInput.from_problems(renamed)
 
     @classmethod
-    def from_problems(cls, problems: Sequence[Problem], total: int = 0) -> "InvalidInput":
-        """Make one exception from the problems, led by the first; `total` also counts problems that were not kept.
+    def from_problems(cls, problems: Sequence[Problem], total_count: int = 0) -> "InvalidInput":
+        """Make one exception from the problems, led by the first.
+
+        `total_count` also counts problems that were not kept.
 
         Repeated problems appear once, with their count, up to the first few.
         """
         ordered = sorted(problems, key=lambda each: (each.file, each.line, each.column))
         folded = fold_repeats(ordered)
         shown = folded[: 1 if len(folded) == len(ordered) else MAX_FOLDED_PROBLEMS]
-        others = max(total, len(ordered)) - sum(each.count for each in shown)
+        others = max(total_count, len(ordered)) - sum(each.count for each in shown)
         more = f" (and {others:,} more)" if others else ""
         error = cls("; ".join(f"{each.first}{each.times}" for each in shown) + more, ordered)
         for each in ordered[
@@ -250,9 +252,9 @@ class AlreadyExists(PramanaError, code="already_exists", http_status=409, exit_c
 class HashMismatch(PramanaError, code="hash_mismatch", http_status=409, exit_code=2):
     """The content does not match its pinned hash."""
 
-    def __init__(self, what: str, *, pinned: str, actual: str) -> None:
+    def __init__(self, subject: str, *, pinned: str, actual: str) -> None:
         super().__init__(
-            f"{what} does not match its pinned hash and is not run\n  pinned {pinned}\n  found  {actual}",
+            f"{subject} does not match its pinned hash and is not run\n  pinned {pinned}\n  found  {actual}",
             hint=Hint("publish_suite"),
         )
         self.pinned, self.actual = pinned, actual
@@ -315,7 +317,7 @@ class ProviderError(PramanaError, code="provider_error", http_status=502):
         self, message: str, *, status: int | None = None, retry_after: float | None = None, hint: Hint | None = None
     ) -> None:
         super().__init__(message, hint=hint)
-        self.status, self.retry_after = status, _valid_seconds(retry_after)
+        self.status, self.retry_after = status, _parse_seconds(retry_after)
 
 
 class AuthenticationFailed(ProviderError, code="authentication_failed", fatal=True):
@@ -367,7 +369,7 @@ class Rejected(ProviderError, code="rejected"):
         """The parameter that the provider rejects, where it names one."""
 
 
-def _valid_seconds(given: object) -> float | None:
+def _parse_seconds(given: object) -> float | None:
     """Return a valid number of seconds, or None: users' functions raise these errors too."""
     try:
         seconds = float(given)  # type: ignore[arg-type] # which is what is tried
@@ -376,7 +378,7 @@ def _valid_seconds(given: object) -> float | None:
     return seconds if 0 <= seconds < float("inf") else None
 
 
-def suggest_similar(word: str, known: Iterable[str], nearness: float = 0.6) -> str:
+def suggest_similar(word: str, known: Iterable[str], min_similarity: float = 0.6) -> str:
     """Return a suggestion to append to a message, or an empty string if no known word is similar.
 
     >>> suggest_similar("contians", ["contains", "is_json"])
@@ -384,7 +386,7 @@ def suggest_similar(word: str, known: Iterable[str], nearness: float = 0.6) -> s
     """
     from difflib import get_close_matches
 
-    near = get_close_matches(word[:100], list(known), n=1, cutoff=nearness)
+    near = get_close_matches(word[:100], list(known), n=1, cutoff=min_similarity)
     return f'; did you mean "{near[0]}"?' if near else ""
 
 

@@ -1,7 +1,7 @@
 """Hashes and digests that identify suites, cases and results.
 
 `hash_suite`, `hash_result` and `hash_output` follow the published format byte for byte, so they match hashes computed
-elsewhere. `case_digest` and `RecordDigest` are Pramana's own: no two different inputs give the same bytes. A suite is
+elsewhere. `hash_case` and `RecordDigest` are Pramana's own: no two different inputs give the same bytes. A suite is
 never held in memory: sorting happens on disk, in one temporary file.
 """
 
@@ -17,7 +17,7 @@ from pramana.errors import InvalidInput, PramanaError, Problem, describe_value, 
 from pramana.jsonl import BadLine, decode_line, open_file, parse_line, read_lines, to_canonical_json
 from pramana.model import Assertion, Case, Line
 
-PREFIX = "sha256:"
+HASH_PREFIX = "sha256:"
 
 
 def hash_suite(path: str | PathLike[str], content: bytes | None = None) -> str:
@@ -27,10 +27,10 @@ def hash_suite(path: str | PathLike[str], content: bytes | None = None) -> str:
     the file's content.
     """
     with open_file(path, content) as file, SortedCases() as cases:
-        lines = (line for line in read_lines(file) if not line.blank)
+        lines = (line for line in read_lines(file) if not line.is_blank)
         for index, line in enumerate(lines):
             try:
-                cases.add(CasePosition(line.number, index, line.offset), parse_line(decode_line(line)))
+                cases.add(CasePosition(line.number, index, line.byte_offset), parse_line(decode_line(line)))
             except BadLine as bad:
                 place = Problem(bad.message, f"[{index}]", line.number, bad.column, str(path))
                 raise InvalidInput.from_problems([place]) from None
@@ -40,9 +40,9 @@ def hash_suite(path: str | PathLike[str], content: bytes | None = None) -> str:
                 f"duplicate id {quote_text(case_id)}: lines {first.line} and {again.line}; remove one of the two "
                 "cases to hash the suite"
             )
-            raise InvalidInput.from_problems([Problem(message, f"[{again.case}].id", again.line, 1, str(path))])
+            raise InvalidInput.from_problems([Problem(message, f"[{again.case_index}].id", again.line, 1, str(path))])
 
-        return cases.digest(refuse_duplicate)
+        return cases.compute_hash(refuse_duplicate)
 
 
 def hash_output(output: str) -> str:
@@ -53,7 +53,7 @@ def hash_output(output: str) -> str:
     """
     if not isinstance(output, str):
         raise InvalidInput(f"the output must be text, found {describe_value(output)}")
-    return PREFIX + hashlib.sha256(_encode_text(output)).hexdigest()
+    return HASH_PREFIX + hashlib.sha256(_encode_text(output)).hexdigest()
 
 
 def hash_result(model_id: str, case_id: str, output: str) -> str:
@@ -64,7 +64,7 @@ def hash_result(model_id: str, case_id: str, output: str) -> str:
     return hash_output(f"{model_id}|{case_id}|{output}")
 
 
-def case_digest(case: Case) -> str:
+def hash_case(case: Case) -> str:
     """Return the digest that identifies a case: all of its content, without its source.
 
     Fields are listed one by one and omitted when empty, so that a field added later changes no digest of a case that
@@ -79,20 +79,20 @@ def case_digest(case: Case) -> str:
         "difficulty": facets.difficulty,
         "language": facets.language,
         "tags": list(facets.tags),
-        "assertion": stated and _assertion_fields(stated),
+        "assertion": stated and _collect_assertion_fields(stated),
         "ideals": list(case.ideals),
         "name": case.name,
         "expected_outcome": case.expected_outcome,
         "prompt_audio_url": case.prompt_audio_url,
         "tokens_est": case.tokens_est,
-        "script": [_line_fields(line) for line in case.script],
+        "script": [_collect_line_fields(line) for line in case.script],
         "conditions": case.conditions or None,
     }
-    return PREFIX + hashlib.sha256(b"pramana case 1" + to_canonical_json(_non_default_fields(said))).hexdigest()
+    return HASH_PREFIX + hashlib.sha256(b"pramana case 1" + to_canonical_json(_drop_empty_fields(said))).hexdigest()
 
 
-def _assertion_fields(assertion: Assertion) -> dict[str, Any]:
-    return _non_default_fields(
+def _collect_assertion_fields(assertion: Assertion) -> dict[str, Any]:
+    return _drop_empty_fields(
         {
             "type": assertion.type,
             "case_sensitive": None if assertion.case_sensitive else False,
@@ -103,19 +103,19 @@ def _assertion_fields(assertion: Assertion) -> dict[str, Any]:
     )
 
 
-def _line_fields(line: Line) -> dict[str, Any]:
-    return _non_default_fields(
+def _collect_line_fields(line: Line) -> dict[str, Any]:
+    return _drop_empty_fields(
         {
             "text": line.text,
             "audio_url": line.audio_url,
             "barge_in_s": line.barge_in_s,
-            "expected": [[_assertion_fields(each.assertion), list(each.ideals)] for each in line.expected],
+            "expected": [[_collect_assertion_fields(each.assertion), list(each.ideals)] for each in line.expected],
             "reference": line.reference,
         }
     )
 
 
-def _non_default_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_empty_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None and value != []}
 
 
@@ -132,19 +132,21 @@ class RecordDigest:
         if not all(isinstance(name, str) for name in parameters):
             raise TypeError("parameter names must be text")
         shared: tuple[str | bytes, ...] = (model, to_canonical_json(dict(parameters)), suite_hash)
-        self._prefix_hash = hashlib.sha256(b"pramana record 1" + b"".join(map(length_prefixed, shared)))
-        self._prompt = length_prefixed(b"absent" if system_prompt is None else b"given " + _encode_text(system_prompt))
+        self._prefix_hash = hashlib.sha256(b"pramana record 1" + b"".join(map(prefix_with_length, shared)))
+        self._prompt = prefix_with_length(
+            b"absent" if system_prompt is None else b"given " + _encode_text(system_prompt)
+        )
 
     def __call__(self, case: str, output: str, recognised: Sequence[str] = ()) -> str:
         """Return the digest of an output for that case; `recognised` has digests of the sound played to the model."""
         digest = self._prefix_hash.copy()
-        digest.update(length_prefixed(case) + self._prompt + length_prefixed(output))
+        digest.update(prefix_with_length(case) + self._prompt + prefix_with_length(output))
         for sound in recognised:
-            digest.update(length_prefixed(sound))
-        return PREFIX + digest.hexdigest()
+            digest.update(prefix_with_length(sound))
+        return HASH_PREFIX + digest.hexdigest()
 
 
-def length_prefixed(field: str | bytes) -> bytes:
+def prefix_with_length(field: str | bytes) -> bytes:
     """Return a field prefixed by its length, so that two different sequences of fields never give the same bytes."""
     as_bytes = _encode_text(field) if isinstance(field, str) else field
     return len(as_bytes).to_bytes(8) + as_bytes
@@ -159,18 +161,18 @@ class CasePosition(NamedTuple):
     """A case's position in its file: line from one, case number from zero, and the line's byte offset."""
 
     line: int
-    case: int
-    offset: int
+    case_index: int
+    byte_offset: int
 
 
 class _SpilledCase(NamedTuple):
     """A long case that stays on disk: its byte offset and its size."""
 
-    start: int
-    size: int
+    byte_offset: int
+    size_bytes: int
 
 
-_Record = tuple[bytes, CasePosition, "bytes | _SpilledCase"]
+_SortRecord = tuple[bytes, CasePosition, "bytes | _SpilledCase"]
 
 
 class SortedCases:
@@ -207,9 +209,9 @@ class SortedCases:
         self._gathered.append(record)
         self._size += len(record[0]) + len(record[2]) + 350  # Python's overhead for a tuple and its objects
         if self._size > self.MEMORY_BYTES:
-            self._write_run()
+            self._write_sorted_chunk()
 
-    def digest(self, on_duplicate: Callable[[CasePosition, CasePosition, str], None]) -> str:
+    def compute_hash(self, on_duplicate: Callable[[CasePosition, CasePosition, str], None]) -> str:
         """Return the suite's hash; call `on_duplicate` for each duplicate ID with both positions and the ID."""
         digest = hashlib.sha256(b"[")
         previous, first = None, CasePosition(0, 0, 0)
@@ -224,17 +226,17 @@ class SortedCases:
                 digest.update(part)
             previous = key
         digest.update(b"]")
-        return PREFIX + digest.hexdigest()
+        return HASH_PREFIX + digest.hexdigest()
 
-    def _iterate_sorted(self) -> Iterator[_Record]:
+    def _iterate_sorted(self) -> Iterator[_SortRecord]:
         if not self._sorted_runs:
             self._gathered.sort()
             return iter(self._gathered)
         if self._gathered:
-            self._write_run()
-        return heapq.merge(*(self._read_run(start, end) for start, end in self._sorted_runs))
+            self._write_sorted_chunk()
+        return heapq.merge(*(self._read_sorted_chunk(start, end) for start, end in self._sorted_runs))
 
-    def _write_run(self) -> None:
+    def _write_sorted_chunk(self) -> None:
         if self._spill is None:
             self._spill = TemporaryFile(prefix="pramana-sort-")  # noqa: SIM115 - closed on exit
         self._gathered.sort()
@@ -251,7 +253,7 @@ class SortedCases:
             ) from None
         self._gathered, self._size = [], 0
 
-    def _read_run(self, start: int, end: int) -> Iterator[_Record]:
+    def _read_sorted_chunk(self, start: int, end: int) -> Iterator[_SortRecord]:
         block, at = memoryview(b""), start
 
         def take(size: int) -> bytes:
@@ -275,8 +277,8 @@ class SortedCases:
             block = block[case_size:]
             yield key, standing, place
 
-    def _read_spilled(self, place: _SpilledCase) -> Iterator[bytes]:
-        for start in range(place.start, place.start + place.size, self.LARGE_CASE_BYTES):
+    def _read_spilled(self, spilled: _SpilledCase) -> Iterator[bytes]:
+        for start in range(spilled.byte_offset, spilled.byte_offset + spilled.size_bytes, self.LARGE_CASE_BYTES):
             if self._spill:
                 self._spill.seek(start)
-                yield self._spill.read(min(self.LARGE_CASE_BYTES, place.start + place.size - start))
+                yield self._spill.read(min(self.LARGE_CASE_BYTES, spilled.byte_offset + spilled.size_bytes - start))

@@ -12,25 +12,25 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from pramana.bench import HANDED_TO_NEXT_SERVER, Progress, execute
+from pramana.bench import HANDED_OVER_REASON, Progress, execute
 from pramana.errors import NotFound, PramanaError, StoreFailed, describe_exception
 from pramana.request import Limits
-from pramana.run.accounts import Reach
+from pramana.run.accounts import ProviderReach
 from pramana.run.call import Stage
 from pramana.run.engine import Stop
-from pramana.store.queue import CANCELLED_REASON, process_name
+from pramana.store.queue import CANCELLED_REASON, make_process_name
 from pramana.store.store import Store
 
 log = logging.getLogger("pramana.jobs")
 
 MAX_CONCURRENT_RUNS = 4
 """Maximum number of concurrent runs of one server; each has its own limits at its providers."""
-LOOK_S = 1.0
+POLL_INTERVAL_S = 1.0
 """Seconds between two looks for queued runs; runs queued through this server are picked up at once."""
-GRACE_S = 3.0
+CANCEL_GRACE_S = 3.0
 """Seconds that requests in flight get to finish when a run is cancelled or handed over. After that they are dropped,
 and sent again if the run is resumed."""
-CLOSE_S = 8.0
+CLOSE_TIMEOUT_S = 8.0
 
 
 class Jobs:
@@ -48,7 +48,9 @@ class Jobs:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake_event = asyncio.Event()
         self._closing = False
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._poll()), name="pramana-jobs", daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._poll_queue()), name="pramana-jobs", daemon=True
+        )
 
     def start(self) -> None:
         """Start to look for runs."""
@@ -64,7 +66,7 @@ class Jobs:
         """Hand the runs over to the next server and return when that is done, within seconds."""
         self._closing = True
         self.wake()
-        self._thread.join(CLOSE_S)
+        self._thread.join(CLOSE_TIMEOUT_S)
 
     @property
     def running_ids(self) -> list[str]:
@@ -81,16 +83,16 @@ class Jobs:
             self._calls[run_id] = now
             self.on_call(run_id)
 
-    async def _poll(self) -> None:
+    async def _poll_queue(self) -> None:
         self._loop = asyncio.get_running_loop()
         while not self._closing:
             await self._start_waiting_runs()
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(POLL_INTERVAL_S):
                     await self._wake_event.wait()
             self._wake_event.clear()
         for stop in self._stops.values():
-            stop(HANDED_TO_NEXT_SERVER)
+            stop(HANDED_OVER_REASON)
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
 
@@ -104,7 +106,7 @@ class Jobs:
                 if run_id in self._tasks:
                     continue
                 with suppress(NotFound):  # the run has just been deleted
-                    if await asyncio.to_thread(self._store.queue.claim_for_server, run_id, process_name()):
+                    if await asyncio.to_thread(self._store.queue.claim_for_server, run_id, make_process_name()):
                         self._stops[run_id] = Stop()
                         self._tasks[run_id] = asyncio.create_task(self._execute_run(run_id, self._stops[run_id]))
                         room -= 1
@@ -118,13 +120,13 @@ class Jobs:
         assert this is not None  # noqa: S101 - a coroutine always runs in a task
 
         def end_now() -> None:
-            if stop.reason in (CANCELLED_REASON, HANDED_TO_NEXT_SERVER):
-                timers.append(asyncio.get_running_loop().call_later(GRACE_S, this.cancel))
+            if stop.reason in (CANCELLED_REASON, HANDED_OVER_REASON):
+                timers.append(asyncio.get_running_loop().call_later(CANCEL_GRACE_S, this.cancel))
 
         stop.add_callback(end_now)
         try:
             run = await asyncio.to_thread(self._store.runs.read, run_id)
-            reach = Reach(for_others=True, allow_private=self._allow_private())
+            reach = ProviderReach(is_for_other_users=True, allow_private_addresses=self._allow_private())
             limits = Limits(**run.limits)
             await execute(self._store, run, limits, self._watch_progress, stop, reach=reach, is_claimed=True)
         except asyncio.CancelledError:
@@ -147,6 +149,6 @@ class Jobs:
     def _record_failure(self, run_id: str, reason: str) -> None:
         """Record why a run ended, for a run that could not record it itself."""
         with suppress(PramanaError):
-            holder = self._store.queue.holder(run_id)
-            if holder in (None, process_name()):
+            holder = self._store.queue.find_holder(run_id)
+            if holder in (None, make_process_name()):
                 self._store.queue.finish(run_id, holder, "stopped", reason)

@@ -20,30 +20,30 @@ from msgspec import Struct
 from pramana.errors import InvalidInput, NotFound, describe_value, quote_text
 
 MAX_LINE_BYTES = 10_000_000
-MAX_DEPTH = 200
+MAX_JSON_DEPTH = 200
 """Deeper nesting is refused by count, not by the interpreter's stack, so that the result is the same everywhere."""
 
-Path = tuple[str | int, ...]
+JsonPath = tuple[str | int, ...]
 
 
 class Line(Struct, frozen=True):
     """One physical line: its number from one, its byte offset in the file, and its bytes without the line end."""
 
     number: int
-    offset: int
+    byte_offset: int
     data: bytes
     too_long: bool = False
     """Whether the line exceeds the limit; `data` then holds only its beginning."""
 
     @property
-    def blank(self) -> bool:
+    def is_blank(self) -> bool:
         return not self.data.strip(b" \t\r")
 
 
 class BadLine(ValueError):
     """A line that is not one JSON value; the column counts characters from one."""
 
-    def __init__(self, message: str, column: int = 1, path: Path = (), *, exceeds_our_limits: bool = False) -> None:
+    def __init__(self, message: str, column: int = 1, path: JsonPath = (), *, exceeds_our_limits: bool = False) -> None:
         super().__init__(message)
         self.message, self.column, self.path = message, column, path
         self.exceeds_our_limits = exceeds_our_limits
@@ -111,7 +111,7 @@ class _RefusedValue(ValueError):
     """Raised inside the C parser for a value that RFC 8259 or Pramana refuses; the scanner finds its position."""
 
 
-def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _make_object_with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
         raise _RefusedValue
@@ -130,10 +130,10 @@ def _refuse_constant(_: str) -> Any:
 
 
 _STRICT_DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique_object, parse_float=_parse_finite_float, parse_constant=_refuse_constant
+    object_pairs_hook=_make_object_with_unique_keys, parse_float=_parse_finite_float, parse_constant=_refuse_constant
 )
-_rfc8259 = json.JSONDecoder(parse_constant=_refuse_constant)
-_rfc8259_finite = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_finite_float)
+_RFC8259_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_RFC8259_FINITE_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_finite_float)
 
 
 def parse_line(text: str) -> Any:
@@ -151,15 +151,19 @@ def parse_rfc8259(text: str, *, finite: bool = False) -> Any:
 
     The grammar has no largest number; with `finite`, a number that overflows to infinity is refused.
     """
-    return _parse_with(_rfc8259_finite if finite else _rfc8259, text, "text", unique=False, finite=finite)
+    return _parse_with(
+        _RFC8259_FINITE_DECODER if finite else _RFC8259_DECODER, text, "text", unique=False, finite=finite
+    )
 
 
-def _parse_with(decoder: json.JSONDecoder, text: str, what: str, *, unique: bool = True, finite: bool = True) -> Any:
+def _parse_with(
+    decoder: json.JSONDecoder, text: str, text_kind: str, *, unique: bool = True, finite: bool = True
+) -> Any:
     refuse_deep_nesting(text)
     try:
         return decoder.decode(text)
     except json.JSONDecodeError as error:
-        raise _explain_decode_error(text, error, what) from None
+        raise _explain_decode_error(text, error, text_kind) from None
     except ValueError:  # _RefusedValue, or an integer beyond the interpreter's limit
         raise _find_refused_value(text, unique=unique, finite=finite) from None
 
@@ -169,27 +173,29 @@ _BRACKET_RE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{\[]|[}\]]', re.DOTALL)
 
 def refuse_deep_nesting(text: str) -> None:
     """Raise `BadLine` for JSON that is nested too deep; the limit of its own parser differs between Pythons."""
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
+    if text.count("[") + text.count("{") <= MAX_JSON_DEPTH:
         return  # true of nearly every line
     depth = 0
     for found in _BRACKET_RE.finditer(text):
         token = found.group()
         if token in "{[":
             depth += 1
-            if depth > MAX_DEPTH:
-                raise BadLine(f"nested more than {MAX_DEPTH} levels deep", found.start() + 1, exceeds_our_limits=True)
+            if depth > MAX_JSON_DEPTH:
+                raise BadLine(
+                    f"nested more than {MAX_JSON_DEPTH} levels deep", found.start() + 1, exceeds_our_limits=True
+                )
         elif token in "}]":
             depth -= 1
 
 
-def is_nested_deeper(value: Any, most: int) -> bool:
-    """Return whether a value is nested deeper than `most` levels, without recursion.
+def is_nested_deeper(value: Any, max_depth: int) -> bool:
+    """Return whether a value is nested deeper than `max_depth` levels, without recursion.
 
     >>> is_nested_deeper([[]], 1), is_nested_deeper({"a": [1]}, 2)
     (True, False)
     """
     level = [value] if isinstance(value, dict | list | tuple) else []
-    for _ in range(most):
+    for _ in range(max_depth):
         if not level:
             return False
         inner = (each.values() if isinstance(each, dict) else each for each in level)
@@ -209,12 +215,12 @@ def to_canonical_json(value: Any) -> bytes:
 _encode_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 
 
-def _explain_decode_error(text: str, error: json.JSONDecodeError, what: str) -> BadLine:
-    hint = "; write each object on one line" if what == "line" else ""
+def _explain_decode_error(text: str, error: json.JSONDecodeError, text_kind: str) -> BadLine:
+    hint = "; write each object on one line" if text_kind == "line" else ""
     if error.msg == "Extra data":
         return BadLine(f"not valid JSON: more text after the end of the value{hint}", error.pos + 1)
     if not text[error.pos :].strip():
-        return BadLine(f"not valid JSON: the {what} ends too early{hint}", error.pos + 1)
+        return BadLine(f"not valid JSON: the {text_kind} ends too early{hint}", error.pos + 1)
     found = json.dumps(text[error.pos], ensure_ascii=not text[error.pos].isprintable())
     expected = error.msg[:1].lower() + error.msg[1:].removesuffix(" at")
     return BadLine(f"not valid JSON: {expected}, found {found}", error.pos + 1)
@@ -228,17 +234,17 @@ _TOKEN_RE = re.compile(
 )
 
 
-class Place(Struct, frozen=True):
+class JsonToken(Struct, frozen=True):
     """A key or a value of a JSON text, and its column from one."""
 
-    path: Path
+    path: JsonPath
     column: int
     is_key: bool
     text: str
     """The text of a key, or an atom as written."""
 
 
-def iterate_places(text: str) -> Iterator[Place]:
+def iterate_tokens(text: str) -> Iterator[JsonToken]:
     """Yield every key and value of valid JSON in the order of the text, without recursion."""
     stack: list[str | int | None] = []  # one entry per open container: a key, an index, or None before the first key
     expect_key, position = False, 0
@@ -258,23 +264,25 @@ def iterate_places(text: str) -> Iterator[Place]:
             expect_key = False
         elif expect_key and found.lastgroup == "string":
             stack[-1] = json.loads(token, strict=False)
-            yield Place(_stack_path(stack), column, is_key=True, text=str(stack[-1]))
+            yield JsonToken(_stack_to_path(stack), column, is_key=True, text=str(stack[-1]))
         else:
-            yield Place(_stack_path(stack), column, is_key=False, text=token if found.lastgroup == "atom" else "")
+            yield JsonToken(
+                _stack_to_path(stack), column, is_key=False, text=token if found.lastgroup == "atom" else ""
+            )
             if token in ("{", "["):
                 stack.append(None if token == "{" else 0)
                 expect_key = token == "{"
 
 
-def _stack_path(stack: list[str | int | None]) -> Path:
+def _stack_to_path(stack: list[str | int | None]) -> JsonPath:
     return tuple(part for part in stack if part is not None)
 
 
-WantedPlace = tuple[Path, bool]
+KeyOrValuePath = tuple[JsonPath, bool]
 """A path, and whether its key is wanted rather than its value."""
 
 
-def find_columns(text: str, wanted: Iterable[WantedPlace]) -> dict[WantedPlace, int]:
+def find_columns(text: str, wanted: Iterable[KeyOrValuePath]) -> dict[KeyOrValuePath, int]:
     """Find all wanted columns in one pass; for a missing path, return the column of its nearest parent.
 
     >>> find_columns('{"a": {"b": 1}}', [(("a", "b"), False), (("a", "c"), False)])
@@ -282,15 +290,15 @@ def find_columns(text: str, wanted: Iterable[WantedPlace]) -> dict[WantedPlace, 
     """
     asked = list(wanted)
     places_wanted = {*asked, *((path[:depth], False) for path, _ in asked for depth in range(len(path)))}
-    found: dict[WantedPlace, int] = {}
-    for place in iterate_places(text):
+    found: dict[KeyOrValuePath, int] = {}
+    for place in iterate_tokens(text):
         at = (place.path, place.is_key)
         if at in places_wanted:
             found.setdefault(at, place.column)
-    return {each: _nearest_parent_column(found, each) for each in asked}
+    return {each: _find_nearest_parent_column(found, each) for each in asked}
 
 
-def _nearest_parent_column(columns: Mapping[WantedPlace, int], wanted: WantedPlace) -> int:
+def _find_nearest_parent_column(columns: Mapping[KeyOrValuePath, int], wanted: KeyOrValuePath) -> int:
     path, _ = wanted
     ancestors = ((path[:depth], False) for depth in range(len(path) - 1, -1, -1))
     return next((columns[each] for each in (wanted, *ancestors) if each in columns), 1)
@@ -299,10 +307,10 @@ def _nearest_parent_column(columns: Mapping[WantedPlace, int], wanted: WantedPla
 _JSON_ESCAPE_RE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|.)", re.DOTALL)
 
 
-def find_half_surrogate(text: str) -> Place | None:
+def find_lone_surrogate(text: str) -> JsonToken | None:
     """Return the position of an escaped lone surrogate in valid JSON, or None.
 
-    >>> find_half_surrogate('{"a": "\\\\ud83d\\\\ude00 and \\\\ud800"}')
+    >>> find_lone_surrogate('{"a": "\\\\ud83d\\\\ude00 and \\\\ud800"}')
     Place(path=('a',), column=25, is_key=False, text='')
     """
     high: re.Match[str] | None = None
@@ -313,17 +321,19 @@ def find_half_surrogate(text: str) -> Place | None:
             high = None
             continue
         if high is not None or 0xDC00 <= code <= 0xDFFF:
-            return _place_at(text, (high or escape).start() + 1)
+            return _find_token_at(text, (high or escape).start() + 1)
         high = escape if 0xD800 <= code <= 0xDBFF else None
-    return _place_at(text, high.start() + 1) if high else None
+    return _find_token_at(text, high.start() + 1) if high else None
 
 
-def _place_at(text: str, column: int) -> Place:
-    *_, last = (place for place in iterate_places(text) if place.column <= column)
-    return Place(last.path, column, is_key=last.is_key, text="")
+def _find_token_at(text: str, column: int) -> JsonToken:
+    *_, last = (place for place in iterate_tokens(text) if place.column <= column)
+    return JsonToken(last.path, column, is_key=last.is_key, text="")
 
 
-_REFUSABLE_RE = re.compile(r"(?P<constant>NaN|-?Infinity)|-?(?P<digits>\d+)(?P<rest>(?:\.\d+)?(?:[eE][+-]?\d+)?)")
+_NUMBER_OR_CONSTANT_RE = re.compile(
+    r"(?P<constant>NaN|-?Infinity)|-?(?P<digits>\d+)(?P<rest>(?:\.\d+)?(?:[eE][+-]?\d+)?)"
+)
 
 
 def _find_refused_value(text: str, *, unique: bool, finite: bool) -> BadLine:
@@ -331,14 +341,14 @@ def _find_refused_value(text: str, *, unique: bool, finite: bool) -> BadLine:
 
     The text is valid JSON up to there; anything may follow.
     """
-    first: dict[Path, int] = {}
-    for place in iterate_places(text):
+    first: dict[JsonPath, int] = {}
+    for place in iterate_tokens(text):
         if place.is_key:
             if unique and place.path in first:
                 message = f"duplicate key {quote_text(place.text)} in one object; the first is at column"
                 return BadLine(f"{message} {first[place.path]}", place.column, place.path)
             first[place.path] = place.column
-        elif number := _REFUSABLE_RE.match(place.text):
+        elif number := _NUMBER_OR_CONSTANT_RE.match(place.text):
             if number["constant"]:
                 message = f"not valid JSON: {number['constant']} is not a number in JSON"
                 return BadLine(message, place.column, place.path)

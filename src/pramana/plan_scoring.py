@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from functools import cache
 
 from pramana import settings
-from pramana.analyse.judges import NEVER_JUDGES
+from pramana.analyse.judges import NON_JUDGE_PROVIDERS
 from pramana.errors import InvalidInput
 from pramana.model import Plan, PlannedScorer, Reply, Request, Target, Usage
 from pramana.planning import resolve_model
 from pramana.providers.names import is_voice_agent
 from pramana.providers.prices import FUNCTION_KIND, Prices
 from pramana.request import Limits
-from pramana.run.accounts import OpenAccounts, Reach
+from pramana.run.accounts import OpenAccounts, ProviderReach
 from pramana.score.judge import Judge
 from pramana.score.scorers import Scorers, find_planned_scorers
-from pramana.score.scoring import NO_JUDGE, NOT_WRITTEN_TO, Scoring
+from pramana.score.scoring import NO_JUDGE_REASON, VOICE_JUDGE_REASON, Scoring
 from pramana.score.similarity import Similarity, make_embed
 from pramana.score.speech import CallScoring
 from pramana.store.store import Store
@@ -30,7 +30,7 @@ from pramana.store.store import Store
 
 def make_call_scoring(store: Store, plan: Plan, accounts: OpenAccounts) -> CallScoring:
     """Return what measures the calls of a plan."""
-    return CallScoring(store.blobs.get, accounts.find_recognition(plan.stt), by_whisper=plan.stt is None)
+    return CallScoring(store.blobs.get, accounts.make_recording_recognition(plan.stt), by_whisper=plan.stt is None)
 
 
 def make_scoring(
@@ -38,34 +38,44 @@ def make_scoring(
     target: Target,
     accounts: OpenAccounts,
     similarity: Similarity,
-    calls: CallScoring,
+    call_scoring: CallScoring,
     scorers: Scorers,
-    no_judge: str = "",
+    no_judge_reason: str = "",
 ) -> Scoring:
-    """Return all checks for the replies of one model of a plan; `no_judge` is the reason if it cannot judge itself."""
-    agent = is_voice_agent(target) and target.provider not in NEVER_JUDGES
-    judge = None if no_judge and plan.judge is None else _make_judge(plan.judge or target, accounts)
-    return Scoring(judge, similarity, calls, no_judge or (NOT_WRITTEN_TO if agent else NO_JUDGE), scorers, target.typed)
+    """Return all checks for the replies of one model of a plan.
+
+    `no_judge_reason` is the reason if it cannot judge itself.
+    """
+    agent = is_voice_agent(target) and target.provider not in NON_JUDGE_PROVIDERS
+    judge = None if no_judge_reason and plan.judge is None else _make_judge(plan.judge or target, accounts)
+    return Scoring(
+        judge,
+        similarity,
+        call_scoring,
+        no_judge_reason or (VOICE_JUDGE_REASON if agent else NO_JUDGE_REASON),
+        scorers,
+        target.typed,
+    )
 
 
 def check_judge_reachable(plan: Plan, accounts: OpenAccounts) -> None:
     """Raise an error if the judge cannot be used (missing key, unknown function) before any reply is judged."""
     if plan.judge:
-        accounts.text_client(plan.judge)
+        accounts.get_text_client(plan.judge)
 
 
 def _make_judge(target: Target, accounts: OpenAccounts) -> Judge | None:
     """Return a model as a judge, or None for the embedded model and for voice agents."""
-    if target.provider in NEVER_JUDGES or is_voice_agent(target):
+    if target.provider in NON_JUDGE_PROVIDERS or is_voice_agent(target):
         return None
 
     async def ask(request: Request) -> Reply:
-        return await accounts.text_client(target)(request)  # opened on first use: not every suite needs a judge
+        return await accounts.get_text_client(target)(request)  # opened on first use: not every suite needs a judge
 
     return Judge(ask, target.model, target.typed, must_rate=target.provider != FUNCTION_KIND)
 
 
-def open_scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Limits, reach: Reach) -> Scorers:
+def open_scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Limits, reach: ProviderReach) -> Scorers:
     """Return the scorers of a plan; requests to models that they name count toward the run's limits."""
     if not plan.scorers:
         return Scorers()
@@ -73,39 +83,43 @@ def open_scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Lim
     @cache
     def judge_by_name(typed: str) -> Judge:
         target = resolve_model(typed, reach)
-        if limits.max_cost_usd is not None and not prices.can_count(target):
+        if limits.max_cost_usd is not None and not prices.can_count_cost(target):
             raise InvalidInput(f"a cost limit needs a price, and no price is known for {typed}")
         if reach.free_models_only and prices.may_cost(target):
             raise InvalidInput(f"{typed} may cost money, and this run has no cost limit; set a cost limit")
         judge = _make_judge(target, accounts)
         if judge is None:
-            raise InvalidInput(f"{typed} cannot be asked: {NOT_WRITTEN_TO if is_voice_agent(target) else NO_JUDGE}")
+            raise InvalidInput(
+                f"{typed} cannot be asked: {VOICE_JUDGE_REASON if is_voice_agent(target) else NO_JUDGE_REASON}"
+            )
         return judge
 
-    return Scorers(find_planned_scorers(plan.scorers, reach.functions.scorers), judge_by_name, reach.functions.loop)
+    return Scorers(
+        find_planned_scorers(plan.scorers, reach.passed_functions.scorers), judge_by_name, reach.passed_functions.loop
+    )
 
 
 def make_similarity(plan: Plan, accounts: OpenAccounts) -> Similarity:
     """Return what scores `semantic_similarity`: by the embedder of a plan, or by the embedded model."""
     if (embedder := plan.embedder) is None:
         return Similarity()
-    asked = make_embed(accounts.embedding_client(embedder), embedder.model)
+    asked = make_embed(accounts.get_embedding_client(embedder), embedder.model)
     return Similarity(asked, f"{embedder.provider}:{embedder.model}")
 
 
 # ── Prices ──
 
 
-def refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits, reach: Reach) -> None:
+def refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits, reach: ProviderReach) -> None:
     """Refuse a cost limit together with a model whose price is not known."""
     asked = [*plan.targets, *(each for each in (plan.judge, plan.embedder) if each)]
     # Looked up in any case, before the first request: reading the price list takes 0.2 s, which would delay a reply.
-    unknown = [target.typed for target in asked if not prices.can_count(target)]
+    unknown = [target.typed for target in asked if not prices.can_count_cost(target)]
     _refuse_uncountable_cost(plan, prices, limits)
     if unknown and limits.max_cost_usd is not None:
         names = ", ".join(unknown)
         where = settings.prices_file_path()
-        if reach.for_others:  # users of a server can neither see nor change its files
+        if reach.is_for_other_users:  # users of a server can neither see nor change its files
             raise InvalidInput(
                 f"a cost limit needs a price, and no price is known for {names}; an administrator can set the "
                 "price: Settings, Prices"

@@ -17,9 +17,9 @@ import msgspec
 from msgspec.structs import replace
 
 from pramana import settings
-from pramana.analyse.estimate import Estimate, JudgeUse, find_judge_use
+from pramana.analyse.estimate import Estimate, JudgingForecast, forecast_judging
 from pramana.analyse.estimate import estimate as add_up
-from pramana.analyse.judges import NEVER_JUDGES
+from pramana.analyse.judges import NON_JUDGE_PROVIDERS
 from pramana.audio import conditions
 from pramana.embedded import weights
 from pramana.errors import (
@@ -33,16 +33,16 @@ from pramana.errors import (
     quote_text,
     suggest_similar,
 )
-from pramana.hash import case_digest
-from pramana.load import CaseSources, names_library, path_exists
+from pramana.hash import hash_case
+from pramana.load import CaseSources, is_library_path, path_exists
 from pramana.load.scenario import check_scenario
 from pramana.model import Case, Plan, PlannedScorer, Run, Target, Usage
-from pramana.providers.kinds import KINDS_RUNNING_CODE, VARIABLES
+from pramana.providers.kinds import CODE_RUNNING_KINDS, VARIABLES_BY_KIND
 from pramana.providers.names import is_voice_agent, resolve_embedder, resolve_target
 from pramana.providers.prices import Prices
-from pramana.providers.redaction import environment_secrets
-from pramana.request import LOCAL_ONLY, RunRequest, Selection
-from pramana.run.accounts import Reach, make_accounts, read_command_lines
+from pramana.providers.redaction import read_environment_secrets
+from pramana.request import LOCAL_ONLY_FIELDS, RunRequest, Selection
+from pramana.run.accounts import ProviderReach, make_accounts, read_configured_commands
 from pramana.run.speech import NOISY, PLAIN
 from pramana.score.scorers import make_planned_scorers
 from pramana.store.records import escape_text
@@ -55,7 +55,7 @@ MODALITIES = ("text", "voice", "noisy")
 def create_run(
     store: Store,
     request: RunRequest,
-    reach: Reach | None = None,
+    reach: ProviderReach | None = None,
     creator: str | None = None,
     *,
     warn: Callable[[Sequence[Problem]], object] | None = None,
@@ -64,9 +64,9 @@ def create_run(
 
     `warn` is called with the warnings about the files.
     """
-    reach = reach or Reach()
+    reach = reach or ProviderReach()
     chosen, plan = _make_plan(store, request, reach)
-    if not reach.for_others and _uses_embedded_model(plan):
+    if not reach.is_for_other_users and _uses_embedded_model(plan):
         from pramana.embedded.language import require_runtime
 
         require_runtime()  # before anything is stored, and before its weights are downloaded
@@ -76,7 +76,7 @@ def create_run(
     first = next(cases, None)
     if first is None:
         raise chosen.make_no_cases_error()
-    if not reach.for_others:
+    if not reach.is_for_other_users:
         return store.runs.create(plan, chain((first,), cases), name=request.name, note=request.note)
     return store.runs.create(
         plan,
@@ -89,35 +89,35 @@ def create_run(
     )
 
 
-def estimate(store: Store, request: RunRequest, reach: Reach | None = None) -> Estimate:
+def estimate(store: Store, request: RunRequest, reach: ProviderReach | None = None) -> Estimate:
     """Return the estimate for a run; nothing is stored or sent to a model."""
-    chosen, plan = _make_plan(store, request, reach or Reach())
-    prices = Prices.load(settings.prices_file_path(), store.prices.rates())
+    chosen, plan = _make_plan(store, request, reach or ProviderReach())
+    prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
     called = {each.typed: is_voice_agent(each) for each in (*plan.targets, *([plan.judge] if plan.judge else ()))}
 
     def cost(target: Target, usage: Usage) -> float | None:
         return prices.cost(target, None, usage)
 
     found = add_up(plan, _without_duplicates(chosen.cases()), cost, lambda target: called[target.typed])
-    if not found.cases:
+    if not found.case_count:
         raise chosen.make_no_cases_error()
     return found
 
 
-def find_judges(store: Store, run: Run) -> JudgeUse:
+def forecast_run_judging(store: Store, run: Run) -> JudgingForecast:
     """Return the judges of the replies of a stored run."""
     called = {
         each.typed: is_voice_agent(each) for each in (*run.plan.targets, *([run.plan.judge] if run.plan.judge else ()))
     }
-    return find_judge_use(run.plan, store.cases.iterate(run.id), lambda target: called[target.typed])
+    return forecast_judging(run.plan, store.cases.iterate(run.id), lambda target: called[target.typed])
 
 
-def _make_plan(store: Store, request: RunRequest, reach: Reach) -> "tuple[CaseSelection, Plan]":
+def _make_plan(store: Store, request: RunRequest, reach: ProviderReach) -> "tuple[CaseSelection, Plan]":
     request.check()
-    if reach.for_others:
-        _refuse_local_only(request)
+    if reach.is_for_other_users:
+        _refuse_local_only_fields(request)
     else:
-        _refuse_keys(request)
+        _refuse_leaked_keys(request)
     chosen = _choose_cases(store, request)
     reach = with_registered_providers(store, reach)
     targets = tuple(_attach_description(resolve_model(model, reach)) for model in request.models)
@@ -145,18 +145,18 @@ def _make_plan(store: Store, request: RunRequest, reach: Reach) -> "tuple[CaseSe
 def pull_missing_weights(plan: Plan, pull: Callable[[str], object] = weights.pull) -> None:
     """Download the embedded language model if a plan uses it and it is missing."""
     if _uses_embedded_model(plan):
-        from pramana.embedded.language import WEIGHTS
+        from pramana.embedded.language import WEIGHTS_NAME
 
-        if weights.find_folder(WEIGHTS) is None:
-            pull(WEIGHTS)
+        if weights.find_folder(WEIGHTS_NAME) is None:
+            pull(WEIGHTS_NAME)
 
 
 def _uses_embedded_model(plan: Plan) -> bool:
     return any(target.provider in ("local", "local-voice") for target in plan.targets)
 
 
-def _refuse_local_only(request: RunRequest) -> None:
-    given = [name for name, each in LOCAL_ONLY.items() if getattr(request, name) != each.default]
+def _refuse_local_only_fields(request: RunRequest) -> None:
+    given = [name for name, each in LOCAL_ONLY_FIELDS.items() if getattr(request, name) != each.default]
     if given:
         raise InvalidInput.from_problems([Problem("can only be set on the server's machine", each) for each in given])
 
@@ -164,7 +164,7 @@ def _refuse_local_only(request: RunRequest) -> None:
 # ── Cases ──
 
 
-STORE_NAME = "store:"
+STORE_PREFIX = "store:"
 """The name of the stored scenarios in a request; `store:hours-1` for one of them."""
 
 
@@ -175,10 +175,10 @@ class CaseSelection:
     store: Store
     files: CaseSources | None
     scenarios: Selection | None
-    built: tuple[Case, ...] = ()
+    passed_cases: tuple[Case, ...] = ()
     """Cases built by a Python caller."""
     selection: Selection = field(default_factory=Selection)
-    """Filters on `built`."""
+    """Filters on `passed_cases`."""
     limit: int | None = None
     """Limit on all of them together."""
 
@@ -186,7 +186,7 @@ class CaseSelection:
     def name(self) -> str:
         """Return the name of the cases in the plan."""
         named = [(self.files.name, self.files.selection)] if self.files else []
-        named += [("cases", self.selection)] if self.built else []
+        named += [("cases", self.selection)] if self.passed_cases else []
         if self.scenarios is not None:
             named.append(("scenarios", self.scenarios))
         return "+".join(f"{name} (selection)" if selection else name for name, selection in named)
@@ -194,20 +194,24 @@ class CaseSelection:
     @property
     def hash(self) -> str | None:
         """Return the suite hash, if the cases are a complete suite."""
-        whole = self.files and not self.files.selection and self.scenarios is None and not self.built
-        return self.files.hash if self.files and whole else None
+        whole = self.files and not self.files.selection and self.scenarios is None and not self.passed_cases
+        return self.files.suite_hash if self.files and whole else None
 
     def filters(self) -> dict[str, Any]:
         """Return the filters that are set, as plain data for the plan."""
         of_files = (
-            self.files.selection.to_recorded() if self.files else self.selection.to_recorded() if self.built else {}
+            self.files.selection.to_recorded()
+            if self.files
+            else self.selection.to_recorded()
+            if self.passed_cases
+            else {}
         )
         of_scenarios = self.scenarios.to_recorded() if self.scenarios else {}
         return {**of_files, "scenarios": of_scenarios} if of_files and of_scenarios else of_files or of_scenarios
 
     def cases(self) -> Iterator[Case]:
         """Yield the cases, reading them as needed."""
-        of_files = self.files.cases() if self.files else self.selection.select_cases(self.built)
+        of_files = self.files.iterate_cases() if self.files else self.selection.select_cases(self.passed_cases)
         if self.scenarios is None:
             return of_files
         return islice(chain(of_files, self._stored_scenarios(self.scenarios)), self.limit)
@@ -218,12 +222,12 @@ class CaseSelection:
             name, filters = (self.files.name, self.files.selection) if self.files else ("the list", self.selection)
             return InvalidInput(f"no case of {name} passes the filters", hint=Hint("check_filters", filters))
         if self.filters():
-            what = "case" if self.files or self.built else "scenario"
+            what = "case" if self.files or self.passed_cases else "scenario"
             return InvalidInput(f"no {what} passes these filters; check the spelling of the filters")
         return InvalidInput("no scenarios are stored yet", hint=Hint("import_scenarios"))
 
     def _stored_scenarios(self, selection: Selection) -> Iterator[Case]:
-        for chunk in self.store.scenarios.chunks(selection):
+        for chunk in self.store.scenarios.iterate_chunks(selection):
             for each in chunk:
                 scenario, problems = check_scenario(msgspec.to_builtins(each))
                 if scenario is None:
@@ -239,9 +243,9 @@ def _choose_cases(store: Store, request: RunRequest) -> CaseSelection:
             "pass only one of these: cases, files, or a tier of a suite; pramana.cases_of reads cases from a file"
         )
     paths, ids = _split_paths(request.paths)
-    scenarios = request.scenarios if ids is None else _stored_selection(store, ids, request)
+    scenarios = request.scenarios if ids is None else _make_stored_selection(store, ids, request)
     if paths:
-        _refuse_bare_ids(store, paths)
+        _refuse_unprefixed_ids(store, paths)
         files = CaseSources.from_files(paths, request.selection)
     elif request.suite is not None or request.tier is not None:
         suite, tier = request.suite or DEFAULT_SUITE, request.tier or DEFAULT_TIER
@@ -249,7 +253,7 @@ def _choose_cases(store: Store, request: RunRequest) -> CaseSelection:
     elif scenarios is None and not request.cases:
         raise InvalidInput("no cases were chosen; name a suite and its tier, or scenarios")
     if request.scenarios:
-        store.scenarios.require(request.scenarios.ids)
+        store.scenarios.require_existing(request.scenarios.ids)
     limit = None if ids is None else request.selection.limit
     return CaseSelection(store, files, scenarios, request.cases, request.selection, limit)
 
@@ -261,36 +265,36 @@ def choose_stored_cases(store: Store, paths: Sequence[Path], selection: Selectio
 
 def _split_paths(given: Sequence[Path]) -> tuple[tuple[Path, ...], tuple[str, ...] | None]:
     """Return the files, and the IDs that `store:` names: no IDs for the whole store, None without `store:`."""
-    named = [each for each in given if names_store(each)]
-    ids = tuple(dict.fromkeys(str(each).removeprefix(STORE_NAME) for each in named))
+    named = [each for each in given if is_store_path(each)]
+    ids = tuple(dict.fromkeys(str(each).removeprefix(STORE_PREFIX) for each in named))
     return tuple(each for each in given if each not in named), (() if "" in ids else ids) if named else None
 
 
-def names_store(path: str | Path) -> bool:
+def is_store_path(path: str | Path) -> bool:
     """Return whether a path names scenarios of the store: `store:` or `store:hours-1`."""
-    return str(path).startswith(STORE_NAME)
+    return str(path).startswith(STORE_PREFIX)
 
 
-def _stored_selection(store: Store, ids: tuple[str, ...], request: RunRequest) -> Selection:
+def _make_stored_selection(store: Store, ids: tuple[str, ...], request: RunRequest) -> Selection:
     """Return the filters on the store's scenarios: those of the request, restricted to the IDs that were named."""
     if request.scenarios is not None:
         raise InvalidInput(
-            f"choose stored scenarios either with {STORE_NAME} or with the `scenarios` filters, not with both"
+            f"choose stored scenarios either with {STORE_PREFIX} or with the `scenarios` filters, not with both"
         )
-    store.scenarios.require(ids)
+    store.scenarios.require_existing(ids)
     wanted = request.selection
     if ids and wanted.ids:
         ids = tuple(each for each in ids if each in wanted.ids)
         if not ids:
             raise InvalidInput(
-                f"no scenario that {STORE_NAME} names passes the filters", hint=Hint("check_filters", wanted)
+                f"no scenario that {STORE_PREFIX} names passes the filters", hint=Hint("check_filters", wanted)
             )
     return replace(wanted, ids=ids or wanted.ids)
 
 
-def _refuse_bare_ids(store: Store, paths: Sequence[Path]) -> None:
+def _refuse_unprefixed_ids(store: Store, paths: Sequence[Path]) -> None:
     """Refuse a missing path that is the ID of a stored scenario, with what to type instead."""
-    missing = [str(each) for each in paths if not names_library(each) and not path_exists(each)]
+    missing = [str(each) for each in paths if not is_library_path(each) and not path_exists(each)]
     known = store.scenarios.find_existing([escape_text(each) for each in missing]) if missing else set()
     for each in missing:
         if each in known:
@@ -303,7 +307,7 @@ def _refuse_bare_ids(store: Store, paths: Sequence[Path]) -> None:
 def _without_duplicates(cases: Iterator[Case]) -> Iterator[Case]:
     seen = set()
     for case in cases:
-        digest = case_digest(case)
+        digest = hash_case(case)
         if digest not in seen:
             seen.add(digest)
             yield case
@@ -312,27 +316,33 @@ def _without_duplicates(cases: Iterator[Case]) -> Iterator[Case]:
 # ── Models ──
 
 
-def with_registered_providers(store: Store, reach: Reach) -> Reach:
+def with_registered_providers(store: Store, reach: ProviderReach) -> ProviderReach:
     """Return the reach of a run with the providers that its store has registered."""
-    return reach if reach.registered else replaced(reach, registered=store.providers.find_registered)
+    return (
+        reach
+        if reach.find_registered_provider
+        else replaced(reach, find_registered_provider=store.providers.find_registered)
+    )
 
 
-def resolve_judge(name: str | None, reach: Reach) -> Target | None:
+def resolve_judge(name: str | None, reach: ProviderReach) -> Target | None:
     """Return the named judge; None: each model judges itself."""
     judge = resolve_model(name, reach) if name else None
-    if judge and judge.provider in NEVER_JUDGES:
+    if judge and judge.provider in NON_JUDGE_PROVIDERS:
         raise InvalidInput("the embedded model cannot judge", hint=Hint("name_judge"))
     return judge
 
 
-def resolve_embedder_model(name: str | None, reach: Reach) -> Target | None:
+def resolve_embedder_model(name: str | None, reach: ProviderReach) -> Target | None:
     """Return the embedder; None for all-MiniLM-L6-v2 in this process, whose name is `local`."""
     if name in (None, "local"):
         return None
-    return resolve_embedder(name, registered=reach.registered, for_others=reach.for_others)
+    return resolve_embedder(
+        name, find_registered_provider=reach.find_registered_provider, is_for_other_users=reach.is_for_other_users
+    )
 
 
-def providers_missing_keys(store: Store, request: RunRequest, reach: Reach) -> dict[str, str]:
+def providers_missing_keys(store: Store, request: RunRequest, reach: ProviderReach) -> dict[str, str]:
     """Return the providers of a request whose key is missing, each with what to do; no request is sent."""
     reach = with_registered_providers(store, reach)
     accounts, found = make_accounts(reach, None), dict[str, str]()
@@ -343,35 +353,40 @@ def providers_missing_keys(store: Store, request: RunRequest, reach: Reach) -> d
         except AuthenticationFailed:
             account = target.arguments.get("account")
             name = str(account or target.provider)
-            or_in = "" if account else f" or {' or '.join(VARIABLES[name].keys)}"
+            or_in = "" if account else f" or {' or '.join(VARIABLES_BY_KIND[name].key_variables)}"
             found[name] = f"no API key is set for {name} on this machine: set the key in Settings › Providers{or_in}"
         except PramanaError:  # a different error, which the run itself reports
             continue
     return found
 
 
-def resolve_model(name: str, reach: Reach) -> Target:
+def resolve_model(name: str, reach: ProviderReach) -> Target:
     """Return the target of a typed model name, if `reach` allows it."""
-    ours = {} if reach.for_others else read_command_lines()
-    return resolve_target(name, commands=ours, registered=reach.registered, for_others=reach.for_others)
+    ours = {} if reach.is_for_other_users else read_configured_commands()
+    return resolve_target(
+        name,
+        commands=ours,
+        find_registered_provider=reach.find_registered_provider,
+        is_for_other_users=reach.is_for_other_users,
+    )
 
 
 def plan_scorers(
-    names: Sequence[str], reach: Reach, planned: Sequence[PlannedScorer] = ()
+    names: Sequence[str], reach: ProviderReach, planned: Sequence[PlannedScorer] = ()
 ) -> tuple[PlannedScorer, ...]:
     """Return the scorers to record in a plan, with those `planned` before unless a new one has the same name.
 
     Only this machine's own user may name a local function, `python:module:name`.
     """
     for each in names:
-        if reach.for_others and each.partition(":")[0] in KINDS_RUNNING_CODE:
+        if reach.is_for_other_users and each.partition(":")[0] in CODE_RUNNING_KINDS:
             message = f"{quote_text(each)} runs code on this machine, which only the command line allows"
             raise InvalidInput.from_problems([Problem(f"{message}; name an installed scorer", "scorers")])
     try:
-        named = make_planned_scorers(names, reach.functions.scorers)
+        named = make_planned_scorers(names, reach.passed_functions.scorers)
         known = {each.name for each in named}
         kept = [each.typed for each in planned if each.name not in known]
-        return (*make_planned_scorers(kept, reach.functions.scorers), *named)
+        return (*make_planned_scorers(kept, reach.passed_functions.scorers), *named)
     except InvalidInput as error:
         raise InvalidInput.from_problems([Problem(str(error), "scorers")]) from error
 
@@ -392,16 +407,16 @@ def _attach_description(target: Target) -> Target:
     return replace(target, model=model or Path(file).stem, arguments={"description": description})
 
 
-def _refuse_keys(request: RunRequest) -> None:
+def _refuse_leaked_keys(request: RunRequest) -> None:
     """Refuse a key of the environment in what is stored with the run, and in its exports."""
-    keys = environment_secrets()
+    keys = read_environment_secrets()
     stored = {
         "parameters": json.dumps(request.parameters, ensure_ascii=False),
         "system_prompt": request.system_prompt,
         "name": request.name,
         "note": request.note,
     }
-    if held := [name for name, text in stored.items() if text and keys.is_in(text)]:
+    if held := [name for name, text in stored.items() if text and keys.occur_in(text)]:
         raise InvalidInput.from_problems(
             [
                 Problem(

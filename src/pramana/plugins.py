@@ -22,10 +22,10 @@ class Registry:
 
     @cached_property
     def _installed_entry_points(self) -> dict[str, EntryPoint]:
-        return {name: points[0] for name, points in self._points_by_name.items()}
+        return {name: points[0] for name, points in self._entry_points_by_name.items()}
 
     @cached_property
-    def _points_by_name(self) -> dict[str, list[EntryPoint]]:
+    def _entry_points_by_name(self) -> dict[str, list[EntryPoint]]:
         found: dict[str, list[EntryPoint]] = {}
         for point in entry_points(group=self.group):
             found.setdefault(point.name, []).append(point)
@@ -49,7 +49,7 @@ class Registry:
                 try:
                     self._loaded[name] = point.load()
                 except Exception as error:  # a third-party module may raise anything on import
-                    where = f"{point.value} of the package {_package_name(point)}"
+                    where = f"{point.value} of the package {find_package_name(point)}"
                     raise BrokenPlugin(
                         f'the {self.kind} "{name}" cannot be loaded from {where}: {type(error).__name__}: {error}'
                     ) from error
@@ -60,16 +60,19 @@ class Registry:
 
     def _refuse_ambiguous_name(self, name: str) -> None:
         """Raise an error if installed packages register different objects under one name."""
-        points = {point.value: point for point in self._points_by_name[name]}
+        points = {point.value: point for point in self._entry_points_by_name[name]}
         if len(points) > 1:
-            listed = " and ".join(f"{point.value} of the package {_package_name(point)}" for point in points.values())
+            listed = " and ".join(
+                f"{point.value} of the package {find_package_name(point)}" for point in points.values()
+            )
             raise BrokenPlugin(
                 f'the {self.kind} "{name}" is registered more than once: {listed}; uninstall one, or rename its entry '
                 "point"
             )
 
 
-def _package_name(point: EntryPoint) -> str:
+def find_package_name(point: EntryPoint) -> str:
+    """Return the name of the package that has an entry point."""
     return point.dist.name if point.dist else "?"
 
 

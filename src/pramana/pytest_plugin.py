@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from pluggy import Result
 
     from pramana.library import Report
-    from pramana.library.pytest_integration import RunCount
+    from pramana.library.pytest_integration import RunPassCount
 
 _RUNS = "pramana_runs"
 """The key of a test report's runs; pytest-xdist sends them from the workers with the report."""
-_NEW_RUNS = pytest.StashKey[list["RunCount"]]()
+_NEW_RUNS = pytest.StashKey[list["RunPassCount"]]()
 """Runs that are not yet in a report."""
 
 

@@ -14,7 +14,7 @@ from pramana.model import Reply, ToolCall, Usage
 
 # ── Tokens ──
 
-MAX_TOKENS = 10**12
+MAX_TOKEN_COUNT = 10**12
 """Maximum per reply: far above any real count, yet a database can add up millions of such replies."""
 
 
@@ -24,7 +24,7 @@ def parse_token_count(given: object) -> int | None:
     >>> *map(parse_token_count, (7, -1, 10**400, True, "7")),
     (7, None, None, None, None)
     """
-    return given if type(given) is int and 0 <= given <= MAX_TOKENS else None
+    return given if type(given) is int and 0 <= given <= MAX_TOKEN_COUNT else None
 
 
 def parse_usage(usage: Usage) -> Usage:
@@ -39,11 +39,11 @@ def parse_usage(usage: Usage) -> Usage:
     return Usage(parse_token_count(asked), parse_token_count(answered), parse_token_count(cached))
 
 
-def add_usage(tokens: int | None, more: Usage) -> int | None:
+def add_usage(tokens: int | None, usage: Usage) -> int | None:
     """Add a usage's tokens to a count; return None (unknown) if either is unknown."""
-    if tokens is None or (more.input_tokens is None and more.output_tokens is None):
+    if tokens is None or (usage.input_tokens is None and usage.output_tokens is None):
         return None
-    return tokens + (more.input_tokens or 0) + (more.output_tokens or 0)
+    return tokens + (usage.input_tokens or 0) + (usage.output_tokens or 0)
 
 
 # ── Tool calls and raw responses ──
@@ -63,15 +63,15 @@ MAX_SHOWN_CALL = 160
 """Characters of a tool call in a list or a reason."""
 
 
-def describe_calls(calls: Iterable[NamedCall], longest: int | None = MAX_SHOWN_CALL) -> str:
-    """Return tool calls on one line, each cut to `longest` characters; None cuts none.
+def describe_calls(calls: Iterable[NamedCall], max_length: int | None = MAX_SHOWN_CALL) -> str:
+    """Return tool calls on one line, each cut to `max_length` characters; None cuts none.
 
     >>> describe_calls([ToolCall("get_weather", '{"city": "Paris"}'), ToolCall("get_time")])
     'called get_weather({"city": "Paris"}), get_time({})'
     """
     lines = (" ".join(f"{each.name}({each.arguments})".split()) for each in calls)
-    if longest is not None:
-        lines = (line if len(line) <= longest else f"{line[: longest - 1]}…" for line in lines)
+    if max_length is not None:
+        lines = (line if len(line) <= max_length else f"{line[: max_length - 1]}…" for line in lines)
     return f"called {', '.join(lines)}"
 
 

@@ -24,21 +24,21 @@ from msgspec import Meta, Struct
 from msgspec.structs import FieldInfo, asdict, fields
 
 from pramana.errors import InvalidInput, Problem, describe_value, quote_text, suggest_similar
-from pramana.jsonl import MAX_DEPTH, is_nested_deeper
+from pramana.jsonl import MAX_JSON_DEPTH, is_nested_deeper
 from pramana.model import Case
 
 MAX_PARAMETERS_CHARS = 64_000
 """Maximum length of all parameters as JSON: every list of runs reads them."""
 MAX_NAME_CHARS = 500
 MAX_RUN_NAME_CHARS, MAX_NOTE_CHARS = 100, 10_000
-_LOCAL_ONLY = {"local_only": True}
-_SAMPLING = {"sampling": True}
-_Filter = TypeVar("_Filter", bound=Struct)
+_LOCAL_ONLY_MARK = {"local_only": True}
+_SAMPLING_MARK = {"sampling": True}
+_StructType = TypeVar("_StructType", bound=Struct)
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
 RunName = Annotated[str, Meta(max_length=MAX_RUN_NAME_CHARS)]
 RunNote = Annotated[str, Meta(max_length=MAX_NOTE_CHARS)]
 Seconds = Annotated[float, Meta(gt=0, le=10**9)]
-Searched = Annotated[str, Meta(max_length=MAX_NAME_CHARS)]
+SearchText = Annotated[str, Meta(max_length=MAX_NAME_CHARS)]
 PageNumber = Annotated[int, Meta(ge=1, le=1_000_000)]
 PageSize = Annotated[int, Meta(ge=1, le=500)]
 
@@ -76,7 +76,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     """Maximum number of cases, counted in their order."""
 
     def __post_init__(self) -> None:
-        for name in _OPTIONS:
+        for name in _OPTION_BY_FILTER:
             if isinstance(value := getattr(self, name), str):
                 raise InvalidInput(
                     f"{name} is a list, found the text {quote_text(value)}; write {name}=[{quote_text(value)}]"
@@ -91,7 +91,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         >>> Selection(ids=()).empty_filters(), Selection().empty_filters()
         (['ids'], [])
         """
-        return [name for name in _OPTIONS if (value := getattr(self, name)) is not NO_FILTER and not value]
+        return [name for name in _OPTION_BY_FILTER if (value := getattr(self, name)) is not NO_FILTER and not value]
 
     def refuse_empty_filters(self, argument: str, published: Mapping[str, str] | None = None) -> None:
         """Raise `InvalidInput` for a filter that was given as an empty list; `published` are the names of filters.
@@ -121,10 +121,10 @@ class Selection(Struct, frozen=True, kw_only=True):
         """
         recorded = self.to_recorded()
         if words in ("fields", "json"):
-            renamed = {_camel_case(name) if words == "json" else name: value for name, value in recorded.items()}
+            renamed = {_to_camel_case(name) if words == "json" else name: value for name, value in recorded.items()}
             return json.dumps(renamed, ensure_ascii=False)
         values = ((name, each) for name, value in recorded.items() for each in _as_list(value))
-        return " ".join(f"{_OPTIONS.get(name, f'--{name}')} {value}" for name, value in values)
+        return " ".join(f"{_OPTION_BY_FILTER.get(name, f'--{name}')} {value}" for name, value in values)
 
     def matches(self, case: Case) -> bool:
         """Return whether a case passes every filter but the limit."""
@@ -144,7 +144,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         return islice(filter(self.matches, cases), self.limit)
 
 
-_OPTIONS = {
+_OPTION_BY_FILTER = {
     "categories": "--category",
     "tags": "--tag",
     "all_tags": "--all-tags",
@@ -159,7 +159,7 @@ def _as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _camel_case(name: str) -> str:
+def _to_camel_case(name: str) -> str:
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
 
@@ -169,13 +169,13 @@ def is_tag_prefix(tag: str) -> bool:
     return tag.endswith(":")
 
 
-def _has_tag(tags: tuple[str, ...], wanted: str) -> bool:
-    return any(tag.startswith(wanted) for tag in tags) if is_tag_prefix(wanted) else wanted in tags
+def _has_tag(tags: tuple[str, ...], tag_filter: str) -> bool:
+    return any(tag.startswith(tag_filter) for tag in tags) if is_tag_prefix(tag_filter) else tag_filter in tags
 
 
-def _has_text(case: Case, folded: str) -> bool:
+def _has_text(case: Case, casefolded_text: str) -> bool:
     searched = (case.id, case.name, case.expected_outcome, *(turn.text for turn in case.turns))
-    return any(folded in each.casefold() for each in searched if each)
+    return any(casefolded_text in each.casefold() for each in searched if each)
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -237,12 +237,12 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     # `title` is a field's label in the workbench, `description` its sentence in the API's documentation. Fields marked
     # local-only read files of this machine; `planning` refuses them in requests from other users.
 
-    paths: Annotated[tuple[Path, ...], Meta(extra=_LOCAL_ONLY)] = ()
+    paths: Annotated[tuple[Path, ...], Meta(extra=_LOCAL_ONLY_MARK)] = ()
 
     """Suite and scenario files, or folders of them."""
-    cases: Annotated[tuple[Case, ...], Meta(extra=_LOCAL_ONLY)] = ()
+    cases: Annotated[tuple[Case, ...], Meta(extra=_LOCAL_ONLY_MARK)] = ()
     """Cases built in Python."""
-    selection: Annotated[Selection, Meta(extra=_LOCAL_ONLY)] = Selection()
+    selection: Annotated[Selection, Meta(extra=_LOCAL_ONLY_MARK)] = Selection()
     """Filters on the cases in `paths`, in `cases` or in the tier."""
     suite: Annotated[Name | None, Meta(description="Suite version, such as v1.0")] = None
     tier: Annotated[Name | None, Meta(description="Tier of the suite, such as cheap")] = None
@@ -277,19 +277,19 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     """Sent before the messages of every case."""
     temperature: Annotated[
         Annotated[float, Meta(ge=0, le=100)] | None,
-        Meta(title="Temperature", description="Sampling temperature; null sends none", extra=_SAMPLING),
+        Meta(title="Temperature", description="Sampling temperature; null sends none", extra=_SAMPLING_MARK),
     ] = 0.0
     seed: Annotated[
         Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None,
-        Meta(title="Seed", description="Random seed; null sends none", extra=_SAMPLING),
+        Meta(title="Seed", description="Random seed; null sends none", extra=_SAMPLING_MARK),
     ] = 42
     max_tokens: Annotated[
         Annotated[int, Meta(ge=1, le=10**9)] | None,
-        Meta(title="Max output tokens", description="Max output tokens per reply", extra=_SAMPLING),
+        Meta(title="Max output tokens", description="Max output tokens per reply", extra=_SAMPLING_MARK),
     ] = None
     top_p: Annotated[
         Annotated[float, Meta(ge=0, le=1)] | None,
-        Meta(title="Top P", description="Nucleus sampling; null sends none", extra=_SAMPLING),
+        Meta(title="Top P", description="Nucleus sampling; null sends none", extra=_SAMPLING_MARK),
     ] = None
     parameters: Annotated[Mapping[str, Any], Meta(description="Any other parameter, by the provider's name for it")] = (
         msgspec.field(default_factory=dict)
@@ -298,21 +298,23 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     name: Annotated[RunName | None, Meta(title="Name", description="Name of the run, shown in lists")] = None
     note: Annotated[RunNote | None, Meta(title="Note", description="Note on the run")] = None
     limits: Limits = Limits()
-    cache: Annotated[bool, Meta(extra=_LOCAL_ONLY)] = False
+    cache: Annotated[bool, Meta(extra=_LOCAL_ONLY_MARK)] = False
     """Whether to reuse cached replies to identical requests."""
 
     def sampling(self) -> dict[str, Any]:
         """Return every parameter sent with a case. None overrides a default, so that the parameter is not sent."""
-        stated = {name: getattr(self, name) for name in SAMPLING}
-        unset = {name for name, value in stated.items() if value is None and SAMPLING[name].default is None}
+        stated = {name: getattr(self, name) for name in MODEL_PARAMETER_FIELDS}
+        unset = {
+            name for name, value in stated.items() if value is None and MODEL_PARAMETER_FIELDS[name].default is None
+        }
         return {**{name: value for name, value in stated.items() if name not in unset}, **self.parameters}
 
     def check(self) -> None:
         """Raise `InvalidInput` with every invalid value, field by field."""
         problems = [
-            *_value_problems(self),
-            *_value_problems(self.limits, "limits."),
-            *_parameter_problems(self.parameters),
+            *_find_value_problems(self),
+            *_find_value_problems(self.limits, "limits."),
+            *_find_parameter_problems(self.parameters),
         ]
         if problems:
             raise InvalidInput.from_problems(problems)
@@ -327,32 +329,32 @@ class RunEdit(Struct, frozen=True, kw_only=True):
 
 def check_struct_values(struct: Struct) -> None:
     """Raise `InvalidInput` with every value of a struct that does not fit its field."""
-    if problems := list(_value_problems(struct)):
+    if problems := list(_find_value_problems(struct)):
         raise InvalidInput.from_problems(problems)
 
 
-def field_metadata(field: FieldInfo) -> Meta:
+def get_field_metadata(field: FieldInfo) -> Meta:
     """Return the metadata of a field: title, description, bounds."""
     found = [each for each in get_args(field.type)[1:] if isinstance(each, Meta)] if _is_annotated(field.type) else []
     return found[-1] if found else Meta()  # the outermost, after any bounds of its type
 
 
-def published_name(field: FieldInfo) -> str:
+def get_published_name(field: FieldInfo) -> str:
     """Return the name of a field in the API, in snake_case."""
-    return str((field_metadata(field).extra or {}).get("published", field.name))
+    return str((get_field_metadata(field).extra or {}).get("published", field.name))
 
 
 def is_number(field: FieldInfo) -> bool:
     """Return whether a field takes a number."""
-    return bool({int, float} & set(_base_types(field.type)))
+    return bool({int, float} & set(_iterate_base_types(field.type)))
 
 
-def _base_types(type_: Any) -> Iterator[Any]:
+def _iterate_base_types(type_: Any) -> Iterator[Any]:
     inner = get_args(type_)
     if _is_annotated(type_):
-        yield from _base_types(inner[0])
+        yield from _iterate_base_types(inner[0])
     elif get_origin(type_) in (Union, UnionType):
-        yield from (base for each in inner for base in _base_types(each))
+        yield from (base for each in inner for base in _iterate_base_types(each))
     else:
         yield type_
 
@@ -361,47 +363,47 @@ def _is_annotated(type_: Any) -> bool:
     return get_origin(type_) is Annotated
 
 
-def _fields_marked(mark: str) -> dict[str, FieldInfo]:
-    return {each.name: each for each in fields(RunRequest) if (field_metadata(each).extra or {}).get(mark)}
+def _find_fields_with_mark(mark: str) -> dict[str, FieldInfo]:
+    return {each.name: each for each in fields(RunRequest) if (get_field_metadata(each).extra or {}).get(mark)}
 
 
-SAMPLING = _fields_marked("sampling")
+MODEL_PARAMETER_FIELDS = _find_fields_with_mark("sampling")
 """The fields that are model parameters."""
 DEFAULT_PARAMETERS = RunRequest(models=()).sampling()
 """The parameters that a run sends by default."""
-LOCAL_ONLY = _fields_marked("local_only")
+LOCAL_ONLY_FIELDS = _find_fields_with_mark("local_only")
 """The fields that only this machine's own user may set."""
 
 
-def _value_problems(struct: Struct, within: str = "") -> Iterator[Problem]:
-    for each in _fields_of(type(struct)):
+def _find_value_problems(struct: Struct, path_prefix: str = "") -> Iterator[Problem]:
+    for each in _get_fields_cached(type(struct)):
         value = getattr(struct, each.name)
         if each.name in ("paths", "cases"):  # files are checked by their readers
             continue
-        if expected := _nested_types(each.type):  # their content is checked separately
+        if expected := _find_nested_types(each.type):  # their content is checked separately
             if not isinstance(value, expected):
                 kind = "a dictionary" if Mapping in expected else f"a {expected[0].__name__}"
-                yield Problem(f"expected {kind}, found {describe_value(value)}", f"{within}{each.name}")
+                yield Problem(f"expected {kind}, found {describe_value(value)}", f"{path_prefix}{each.name}")
         elif message := describe_type_mismatch(value, each.type):
-            yield Problem(message, f"{within}{each.name}")
+            yield Problem(message, f"{path_prefix}{each.name}")
 
 
 @cache
-def _nested_types(type_: Any) -> tuple[type, ...]:
+def _find_nested_types(type_: Any) -> tuple[type, ...]:
     """Return the types that a field of structs or mappings accepts; empty for any other field."""
-    bases = [get_origin(each) or each for each in _base_types(type_)]
+    bases = [get_origin(each) or each for each in _iterate_base_types(type_)]
     nested = [each for each in bases if each is Mapping or (isinstance(each, type) and issubclass(each, Struct))]
     return (*nested, *(each for each in bases if each is type(None))) if nested else ()
 
 
-def _parameter_problems(parameters: Any) -> Iterator[Problem]:
+def _find_parameter_problems(parameters: Any) -> Iterator[Problem]:
     if not isinstance(parameters, Mapping):
         return  # which is reported with the other fields
     if unnamed := [each for each in parameters if not isinstance(each, str)]:
         yield Problem(f"the name of a parameter is text, found {describe_value(unnamed[0])}", "parameters")
         return
-    if is_nested_deeper(parameters, MAX_DEPTH):
-        yield Problem(f"nested more than {MAX_DEPTH} levels deep", "parameters")
+    if is_nested_deeper(parameters, MAX_JSON_DEPTH):
+        yield Problem(f"nested more than {MAX_JSON_DEPTH} levels deep", "parameters")
         return
     try:
         size = len(json.dumps(parameters, allow_nan=False))
@@ -414,20 +416,26 @@ def _parameter_problems(parameters: Any) -> Iterator[Problem]:
     if size > MAX_PARAMETERS_CHARS:
         yield Problem(f"{size:,} characters as JSON; at most {MAX_PARAMETERS_CHARS:,} are allowed", "parameters")
     for name, value in parameters.items():
-        if name in SAMPLING and (message := describe_type_mismatch(value, SAMPLING[name].type)):
+        if name in MODEL_PARAMETER_FIELDS and (
+            message := describe_type_mismatch(value, MODEL_PARAMETER_FIELDS[name].type)
+        ):
             yield Problem(message, f"parameters.{name}")
 
 
-def struct_from_texts(struct: type[_Filter], texts: Mapping[str, str | Sequence[str] | None], **given: Any) -> _Filter:
+def struct_from_texts(
+    struct: type[_StructType], texts: Mapping[str, str | Sequence[str] | None], **given: Any
+) -> _StructType:
     """Return a struct made from texts, such as URL parameters; raise `InvalidInput` with every misfit."""
     found, problems = dict(given), []
-    for each in _fields_of(struct):
+    for each in _get_fields_cached(struct):
         stated = texts.get(each.encode_name)
         if stated is None or each.name in given:
             continue
         values = [stated] if isinstance(stated, str) else list(stated)
         try:
-            found[each.name] = msgspec.convert(values if _item_type(each.type) else values[-1], each.type, strict=False)
+            found[each.name] = msgspec.convert(
+                values if _get_item_type(each.type) else values[-1], each.type, strict=False
+            )
         except msgspec.ValidationError:
             problems.append(Problem(_describe_text_mismatch(values, each), each.encode_name))
     if problems:
@@ -435,11 +443,11 @@ def struct_from_texts(struct: type[_Filter], texts: Mapping[str, str | Sequence[
     return struct(**found)
 
 
-_fields_of = cache(fields)
+_get_fields_cached = cache(fields)
 
 
 def _describe_text_mismatch(values: Sequence[str], field: FieldInfo) -> str:
-    item = next(_base_types(_item_type(field.type) or field.type))
+    item = next(_iterate_base_types(_get_item_type(field.type) or field.type))
     known = get_args(item) if get_origin(item) is Literal else ()
     for each in values:
         if known and each not in known:
@@ -455,7 +463,7 @@ def describe_type_mismatch(value: Any, type_: Any) -> str | None:
         with suppress(msgspec.ValidationError, UnicodeEncodeError):  # the latter for lone surrogates
             msgspec.convert(value, type_)
             return None
-    if isinstance(value, tuple | list) and (item := _item_type(type_)):
+    if isinstance(value, tuple | list) and (item := _get_item_type(type_)):
         for each in value:
             if message := describe_type_mismatch(each, item):
                 return message
@@ -463,11 +471,11 @@ def describe_type_mismatch(value: Any, type_: Any) -> str | None:
     return f"expected {_describe_expected(type_)}, found {found}"
 
 
-def _item_type(type_: Any) -> Any:
+def _get_item_type(type_: Any) -> Any:
     """Return the item type of a list type, or None for any other type."""
     inner = get_args(type_)
     if _is_annotated(type_) or get_origin(type_) in (Union, UnionType):
-        return next((found for each in inner if (found := _item_type(each))), None)
+        return next((found for each in inner if (found := _get_item_type(each))), None)
     return inner[0] if get_origin(type_) in (tuple, list) else None
 
 
@@ -502,9 +510,9 @@ def _describe_bounds(meta: Meta) -> str:
         "of at least": meta.min_length,
         "of at most": meta.max_length,
     }
-    given = {word: bound for word, bound in words.items() if bound is not None and abs(bound) < _MACHINE_BOUND}
+    given = {word: bound for word, bound in words.items() if bound is not None and abs(bound) < _MIN_UNSTATED_BOUND}
     return "".join(f" {word} {bound:,}" for word, bound in given.items())
 
 
-_MACHINE_BOUND = 2**62
+_MIN_UNSTATED_BOUND = 2**62
 """A limit of the machine, which is no help to the user."""

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pramana.errors import InvalidInput, Unavailable, quote_text, suggest_similar
-from pramana.loopback.ticker import TICK_S, WAITED_BEFORE_S, Ticker
+from pramana.loopback.ticker import MAX_WAIT_BEFORE_EVENT_S, TICK_S, Ticker
 from pramana.model import Call, Case, Facets, Line, Outcome, Reply, Target, Utterance
 from pramana.providers.accounts import Account
 from pramana.providers.kinds import providers
 from pramana.providers.voice.embedded import EmbeddedRecognition
-from pramana.providers.voice.vocabulary import FRAME_S, Dial, VoiceProvider
+from pramana.providers.voice.vocabulary import FRAME_S, CallSetup, VoiceProvider
 from pramana.run.call import LOG_VERSION, Conversation, FinishedCall, Patience
 from pramana.score.speech import CallScoring
 from pramana.score.timing import measure_times
@@ -44,7 +44,7 @@ LOOPBACK_AGENTS = {
     "pipecat": "pipecat",
 }
 """The loopback agent of each provider that is called over a wire."""
-CALLED_BY_ADDRESS = ("twilio", "pipecat")
+WIRES_CALLED_BY_ADDRESS = ("twilio", "pipecat")
 """Providers whose calls go to a server of the user's own."""
 ALLOWED_ERROR_S = 0.020
 """Beyond the ticker's lateness, at the 95th percentile."""
@@ -61,7 +61,7 @@ SELFTEST_KEY = "selftest-0123456789abcdef"
 
 
 @dataclass(frozen=True, slots=True)
-class ClockError:
+class ClockErrors:
     """The error of measured times for one wire format, in seconds."""
 
     wire: str
@@ -84,17 +84,17 @@ class ClockError:
         return self.turns == self.expected and self.p95 <= self.ticker_p95 + ALLOWED_ERROR_S
 
     @classmethod
-    def from_times(cls, wire: str, times: "MeasuredCalls") -> "ClockError":
-        sizes = sorted(map(abs, times.errors))
+    def from_calls(cls, wire: str, measured_calls: "MeasuredCalls") -> "ClockErrors":
+        sizes = sorted(map(abs, measured_calls.errors_s))
         return cls(
             wire,
-            len(times.errors),
-            times.expected,
-            _percentile(sorted(times.errors), 0.5),
+            len(measured_calls.errors_s),
+            measured_calls.expected_turn_count,
+            _percentile(sorted(measured_calls.errors_s), 0.5),
             _percentile(sizes, 0.95),
             sizes[-1] if sizes else 0.0,
-            _percentile(sorted(times.lateness), 0.95),
-            times.unexplained_p95,
+            _percentile(sorted(measured_calls.ticker_lateness_s), 0.95),
+            measured_calls.unexplained_p95_s,
         )
 
 
@@ -102,18 +102,18 @@ class ClockError:
 class MeasuredCalls:
     """Measurements of calls over one wire format, in seconds."""
 
-    errors: list[float]
+    errors_s: list[float]
     """For each turn: the measured time minus the true one."""
-    waited: list[float]
+    waited_s: list[float]
     """For each turn: how long the bench and the agent were ready to run and got no processor."""
-    expected: int
-    lateness: list[float]
+    expected_turn_count: int
+    ticker_lateness_s: list[float]
     """The ticker's lateness meanwhile."""
 
     @property
-    def unexplained_p95(self) -> float:
+    def unexplained_p95_s(self) -> float:
         """Return the 95th percentile of the error without the part caused by other processes on a busy machine."""
-        pairs = zip(self.errors, self.waited, strict=True)
+        pairs = zip(self.errors_s, self.waited_s, strict=True)
         return _percentile(sorted(max(0.0, abs(error) - waited) for error, waited in pairs), 0.95)
 
 
@@ -129,28 +129,28 @@ def select_wires(wires: Sequence[str]) -> list[str]:
 
 
 async def measure_clock(
-    wire: str, turns: int, calls: int, on_call_done: Callable[[int], None] | None = None
-) -> ClockError:
+    wire: str, turn_count: int, call_count: int, on_call_done: Callable[[int], None] | None = None
+) -> ClockErrors:
     """Hold calls over one wire format for that many turns; `on_call_done` receives the turns of each finished call."""
     async with _background_load():
-        return ClockError.from_times(wire, await measure_calls(wire, turns, calls, on_call_done))
+        return ClockErrors.from_calls(wire, await measure_calls(wire, turn_count, call_count, on_call_done))
 
 
 async def measure_calls(
-    wire: str, turns: int, calls: int, on_call_done: Callable[[int], None] | None = None
+    wire: str, turn_count: int, call_count: int, on_call_done: Callable[[int], None] | None = None
 ) -> MeasuredCalls:
     """Hold the calls and compare every measured time with the agent's log."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "turns.jsonl")
         async with _run_agent(wire, log) as url, Ticker(FRAME_S) as ticker, Ticker(TICK_S) as watch:
             provider: VoiceProvider = providers.load(wire).open(
-                Target(wire, wire, _call_name(wire, url, 0)), Account(url, SELFTEST_KEY)
+                Target(wire, wire, _make_call_name(wire, url, 0)), Account(url, SELFTEST_KEY)
             )
             try:
-                shares = [turns // calls + (number < turns % calls) for number in range(calls)]
+                shares = [turn_count // call_count + (number < turn_count % call_count) for number in range(call_count)]
                 held = await asyncio.gather(
                     *(
-                        _hold_call(provider, _call_name(wire, url, number), share, on_call_done)
+                        _hold_call(provider, _make_call_name(wire, url, number), share, on_call_done)
                         for number, share in enumerate(shares)
                         if share
                     )
@@ -161,15 +161,15 @@ async def measure_calls(
     turned = [
         each
         for name, call in held
-        for each in _timing_errors(call, [turn for turn in sent if turn["asked"] == name], watch)
+        for each in _measure_timing_errors(call, [turn for turn in sent if turn["asked"] == name], watch)
     ]
     errors, waited = [error for error, _ in turned], [waited for _, waited in turned]
-    return MeasuredCalls(errors, waited, turns, ticker.list_lateness)
+    return MeasuredCalls(errors, waited, turn_count, ticker.list_lateness_s)
 
 
-def _call_name(wire: str, url: str, number: int) -> str:
+def _make_call_name(wire: str, url: str, number: int) -> str:
     """Return the name of a call, which identifies it in the agent's log."""
-    return f"{url.replace('http', 'ws', 1)}/call-{number}" if wire in CALLED_BY_ADDRESS else f"call-{number}"
+    return f"{url.replace('http', 'ws', 1)}/call-{number}" if wire in WIRES_CALLED_BY_ADDRESS else f"call-{number}"
 
 
 async def _hold_call(
@@ -179,28 +179,30 @@ async def _hold_call(
     lengths = [chance.uniform(*(SHORT_S if each % 5 else LONG_S)) for each in range(turns)]
     tones = await asyncio.to_thread(lambda: [_make_tone(each) for each in lengths])
     spoken = [Utterance(Line(f"line {each}"), tone, f"line {each}") for each, tone in enumerate(tones)]
-    channel = await provider.dial(Dial(name))
-    patience = Patience(answer_within_s=5.0, longest_s=30.0 + 5.0 * turns)
-    held = await Conversation(channel, spoken, {"rate": 24000}, patience).hold()
+    channel = await provider.dial(CallSetup(name))
+    patience = Patience(answer_within_s=5.0, max_call_s=30.0 + 5.0 * turns)
+    held = await Conversation(channel, spoken, {"rate": 24000}, patience).hold_call()
     if on_call_done:
         on_call_done(turns)
     return name, held
 
 
-def _timing_errors(held: FinishedCall, logged: Sequence[dict[str, Any]], ticker: Ticker) -> list[tuple[float, float]]:
+def _measure_timing_errors(
+    finished_call: FinishedCall, agent_turns: Sequence[dict[str, Any]], ticker: Ticker
+) -> list[tuple[float, float]]:
     """Return for each turn the measured time minus the true one, and how long both sides waited for a processor."""
     from pramana import audio
 
-    samples, rate = audio.read_wav(held.recording)
-    events = [json.loads(line) for line in held.log.splitlines()]
+    samples, rate = audio.read_wav(finished_call.recording)
+    events = [json.loads(line) for line in finished_call.log.splitlines()]
     measured = measure_times(samples, rate, events).lines
     errors = []
-    for line, turn in zip(measured, logged, strict=False):
+    for line, turn in zip(measured, agent_turns, strict=False):
         if line.voice_to_voice_s is not None and turn["speech_end_at"] is not None:
             heard = turn["speech_end_at"] - FRAME_S + turn["speech_end_within_s"]
             error = line.voice_to_voice_s - (turn["sent_at"] + turn["leading_silence_s"] - heard)
-            waited = turn["waited_s"] + ticker.waited_for_processor_s(
-                heard - WAITED_BEFORE_S, turn["sent_at"] + WAITED_BEFORE_S
+            waited = turn["waited_s"] + ticker.processor_wait_s(
+                heard - MAX_WAIT_BEFORE_EVENT_S, turn["sent_at"] + MAX_WAIT_BEFORE_EVENT_S
             )
             errors.append((error, waited))
     return errors

@@ -30,7 +30,7 @@ def data_folder() -> Path:
     return user_data_path("pramana", appauthor=False)
 
 
-_CONTENTS = ("pramana.sqlite3*", "blobs", "audio", "cache", "suites", "weights", "*.toml", "defect.txt")
+_DATA_FOLDER_PATTERNS = ("pramana.sqlite3*", "blobs", "audio", "cache", "suites", "weights", "*.toml", "defect.txt")
 """What the data folder holds. A key file that others can read is refused rather than repaired: they may have read
 it."""
 
@@ -45,7 +45,7 @@ def restrict_data_folder() -> None:
             return
         if not stat.S_ISDIR(found.st_mode):  # PRAMANA_HOME may name a file, or a device such as /dev/null
             return
-        for each in _list_contents(folder):
+        for each in _list_data_folder_contents(folder):
             with suppress(FileNotFoundError):
                 each.chmod(each.stat().st_mode & 0o700)
         folder.chmod(0o700)  # last, because it marks the rest as done
@@ -53,8 +53,8 @@ def restrict_data_folder() -> None:
         return  # it is missing, or on a disk without file modes
 
 
-def _list_contents(folder: Path) -> Iterator[Path]:
-    for name in _CONTENTS:
+def _list_data_folder_contents(folder: Path) -> Iterator[Path]:
+    for name in _DATA_FOLDER_PATTERNS:
         for each in folder.glob(name):
             yield from (inner for inner in (each, *each.rglob("*")) if not inner.is_symlink())
 
@@ -144,7 +144,7 @@ def find_proxy(url: str) -> str | None:
     return proxy
 
 
-def _is_reached_directly(host: str, exceptions: str) -> bool:
+def _is_reached_directly(host: str, no_proxy: str) -> bool:
     """Return whether a host needs no proxy where `proxy_bypass` does not know: this machine, and excepted networks."""
     from ipaddress import ip_address, ip_network
 
@@ -154,7 +154,7 @@ def _is_reached_directly(host: str, exceptions: str) -> bool:
         address = ip_address(host)
     except ValueError:
         return False
-    for each in exceptions.split(","):
+    for each in no_proxy.split(","):
         try:
             if address in ip_network(each.strip(), strict=False):
                 return True
@@ -204,32 +204,32 @@ def read_commands() -> Mapping[str, Mapping[str, Any]]:
         if name != "commands"
     ]
     if not isinstance(found, dict):
-        problems.append(("commands", f"{_COMMAND}, in a table [commands.NAME]"))
+        problems.append(("commands", f"{_COMMAND_SYNTAX}, in a table [commands.NAME]"))
         found = {}
     for name, command in found.items():
-        problems += [(f"commands.{name}{key}", message) for key, message in _command_problems(command)]
+        problems += [(f"commands.{name}{key}", message) for key, message in _find_command_problems(command)]
     if problems:
         raise InvalidInput.from_problems([Problem(message, key, file=str(path)) for key, message in problems])
     return dict(found)
 
 
-_COMMAND = 'write a command as argv = ["program", "argument"], optionally with timeout_s = 60'
+_COMMAND_SYNTAX = 'write a command as argv = ["program", "argument"], optionally with timeout_s = 60'
 _MAX_TIMEOUT_S = 24 * 3600
 
 
-def _command_problems(command: Any) -> list[tuple[str, str]]:
+def _find_command_problems(command: Any) -> list[tuple[str, str]]:
     """Return the problems of one command: the key below it, and a sentence."""
     if not isinstance(command, dict):
-        return [("", _COMMAND)]
+        return [("", _COMMAND_SYNTAX)]
     problems = []
     argv, timeout_s = command.get("argv"), command.get("timeout_s", 1)
     if not (isinstance(argv, list) and argv and all(isinstance(each, str) and "\0" not in each for each in argv)):
-        problems.append((".argv" if "argv" in command else "", _COMMAND))
+        problems.append((".argv" if "argv" in command else "", _COMMAND_SYNTAX))
     if type(timeout_s) not in (int, float) or not 0 < timeout_s <= _MAX_TIMEOUT_S:
         problems.append((".timeout_s", f"is {quote_text(str(timeout_s))}; expected seconds, above 0 and at most a day"))
     known = ("argv", "timeout_s")
     problems += [
-        (f".{name}", f'unknown key "{name}"{suggest_similar(name, known)}; {_COMMAND}')
+        (f".{name}", f'unknown key "{name}"{suggest_similar(name, known)}; {_COMMAND_SYNTAX}')
         for name in command
         if name not in known
     ]

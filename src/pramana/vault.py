@@ -15,10 +15,10 @@ from pathlib import Path
 
 from pramana import settings
 from pramana.errors import Locked
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 
 MAX_KEY_FILE_BYTES = 64 << 10
-_HOW_TO_MAKE_A_KEY = "create one: openssl rand -base64 32"
+_MAKE_KEY_ADVICE = "create one: openssl rand -base64 32"
 _KEY_RE = re.compile(r"[A-Za-z0-9+/_-]{43}=")
 
 
@@ -30,13 +30,15 @@ class Vault:
         try:
             from cryptography.fernet import Fernet, MultiFernet
         except ModuleNotFoundError:
-            raise Locked(f"stored API keys are encrypted, which needs an extra: {install_command('server')}") from None
+            raise Locked(
+                f"stored API keys are encrypted, which needs an extra: {make_install_command('server')}"
+            ) from None
 
         for number, key in enumerate(keys, 1):
             if not _KEY_RE.fullmatch(key):
-                raise Locked(f"key {number} of {origin} is not 32 bytes in base64; {_HOW_TO_MAKE_A_KEY}")
+                raise Locked(f"key {number} of {origin} is not 32 bytes in base64; {_MAKE_KEY_ADVICE}")
         if not keys:
-            raise Locked(f"{origin} contains no key; {_HOW_TO_MAKE_A_KEY}")
+            raise Locked(f"{origin} contains no key; {_MAKE_KEY_ADVICE}")
         self._origin = origin
         usual = str.maketrans("+/", "-_")  # openssl writes the standard alphabet of base64, Fernet the URL-safe one
         self._fernet = MultiFernet([Fernet(key.translate(usual)) for key in keys])
@@ -117,5 +119,5 @@ def _make_key_file(path: Path) -> None:
     except OSError as error:
         raise Locked(
             f"the key file {path} cannot be created: {error.strerror}; make it writable, or set PRAMANA_SECRET_KEY "
-            f"({_HOW_TO_MAKE_A_KEY})"
+            f"({_MAKE_KEY_ADVICE})"
         ) from None

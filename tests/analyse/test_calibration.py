@@ -11,9 +11,9 @@ from pramana.analyse import calibration
 from pramana.analyse.calibration import (
     LabelCounts,
     correct_rate,
-    correct_rate_from_elsewhere,
+    correct_rate_with_other_labels,
+    count_labels_to_draw,
     krippendorff_alpha,
-    labels_to_draw,
     measure_agreement,
 )
 
@@ -90,7 +90,7 @@ def test_a_judge_without_errors_keeps_its_rate() -> None:
     ],
 )
 def test_too_few_labels_are_refused_with_what_is_missing(labels: LabelCounts, reason: str) -> None:
-    assert correct_rate(labels, 150, 300) == calibration.Corrected(None, None, reason)
+    assert correct_rate(labels, 150, 300) == calibration.CorrectedRate(None, None, reason)
 
 
 def test_the_same_labels_give_the_same_interval() -> None:
@@ -98,7 +98,7 @@ def test_the_same_labels_give_the_same_interval() -> None:
 
 
 def test_labels_from_elsewhere_are_rogan_and_gladens() -> None:
-    found = correct_rate_from_elsewhere(LabelCounts(90, 20, 10, 80), LabelCounts(8, 2, 2, 8), 210, 300)
+    found = correct_rate_with_other_labels(LabelCounts(90, 20, 10, 80), LabelCounts(8, 2, 2, 8), 210, 300)
     assert found.value == pytest.approx((0.7 + 0.8 - 1) / (0.9 + 0.8 - 1))
     assert found.interval is not None
     assert found.interval.low < 0.714 < found.interval.high
@@ -113,16 +113,16 @@ def test_labels_from_elsewhere_are_rogan_and_gladens() -> None:
     ],
 )
 def test_labels_from_elsewhere_are_refused_with_a_reason(elsewhere: LabelCounts, own: LabelCounts, reason: str) -> None:
-    found = correct_rate_from_elsewhere(elsewhere, own, 210, 300)
+    found = correct_rate_with_other_labels(elsewhere, own, 210, 300)
     assert found.value is None
-    assert reason in found.refusal
+    assert reason in found.refusal_reason
 
 
 def test_half_of_the_labels_are_drawn_among_the_failures() -> None:
-    assert labels_to_draw(270, 30, 50) == (25, 25)
-    assert labels_to_draw(295, 5, 50) == (45, 5)
-    assert labels_to_draw(5, 295, 50) == (5, 45)
-    assert labels_to_draw(0, 0, 50) == (0, 0)
+    assert count_labels_to_draw(270, 30, 50) == (25, 25)
+    assert count_labels_to_draw(295, 5, 50) == (45, 5)
+    assert count_labels_to_draw(5, 295, 50) == (5, 45)
+    assert count_labels_to_draw(0, 0, 50) == (0, 0)
 
 
 def simulate_corrected(seed: int, rate: float, hits: float, rejections: float, total: int, wanted: int) -> bool | None:
@@ -132,7 +132,7 @@ def simulate_corrected(seed: int, rate: float, hits: float, rejections: float, t
     verdicts = [rng.random() < (hits if good else 1 - rejections) for good in truths]
     passed = [at for at, verdict in enumerate(verdicts) if verdict]
     failed = [at for at, verdict in enumerate(verdicts) if not verdict]
-    among_passed, among_failed = labels_to_draw(len(passed), len(failed), wanted)
+    among_passed, among_failed = count_labels_to_draw(len(passed), len(failed), wanted)
     yes, no = rng.sample(passed, among_passed), rng.sample(failed, among_failed)
     right, missed = sum(truths[at] for at in yes), sum(truths[at] for at in no)
     found = correct_rate(LabelCounts(right, len(yes) - right, missed, len(no) - missed), len(passed), total)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pramana.analyse.voice import CallTally, Seconds, WordErrors
+from pramana.analyse.voice import BoundedSeconds, CallTally, WordErrors
 from pramana.errors import InvalidInput
 from pramana.model import Check, Key, Outcome, Reply, Result
 
@@ -48,7 +48,7 @@ def summarise_calls(*results: Result) -> Any:
     tally = CallTally()
     for each in results:
         tally.add(each)
-    return tally.voice()
+    return tally.summarise_voice()
 
 
 def test_no_voice_summary_without_calls() -> None:
@@ -83,7 +83,7 @@ def test_an_unanswered_line_counts_as_longer_than_the_wait() -> None:
     (row,) = found.by
     times = row.voice_to_voice
     assert (row.calls, times.n, times.censored) == (2, 2, 1)
-    assert times.max == Seconds(15.0, ">")
+    assert times.max == BoundedSeconds(15.0, ">")
     assert row.turn_taking.unanswered.happened == 1
 
 

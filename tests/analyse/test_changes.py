@@ -195,20 +195,20 @@ def test_a_slowdown_limit_is_met_missed_or_undecided(
     new: list[float | None], limit: str, code: int, words: str
 ) -> None:
     found = decide_slowdown(measure_changes(make_side(*[0.3] * 8), make_side(*new)), parse_limit(limit))
-    assert found.code == code
+    assert found.exit_code == code
     assert words in found.sentence
 
 
 def test_dropping_slow_answers_does_not_make_a_run_faster() -> None:
     base, new = make_side(*[0.3] * 12), make_side(*[0.3] * 7)
     found = decide_slowdown(measure_changes(base, new), parse_limit("200ms"))
-    assert found.code == 4
+    assert found.exit_code == 4
     assert "with 5 cases timed before but not now" in found.sentence
-    assert decide_slowdown(measure_changes(base, make_side(*[0.3] * 11)), parse_limit("200ms")).code == 0
+    assert decide_slowdown(measure_changes(base, make_side(*[0.3] * 11)), parse_limit("200ms")).exit_code == 0
 
 
 def test_a_slowdown_limit_is_undecided_without_times_on_both_sides() -> None:
-    assert decide_slowdown((), parse_limit("1s")).code == 4
+    assert decide_slowdown((), parse_limit("1s")).exit_code == 4
 
 
 @pytest.mark.parametrize("text", ["", "200", "ms", "-5ms", "5 minutes", "nan%", "1e3s", "１ms"])

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from pramana.analyse.engines import distinct_engines, find_engine_changes, recorded_engine_lines
+from pramana.analyse.engines import find_engine_differences, parse_distinct_engines, recorded_engine_lines
 from pramana.embedded.engines import EngineInfo
 from pramana.model import Check, Outcome
 
@@ -15,14 +15,14 @@ UNCHANGED = ", so results can differ although the model has not changed."
 
 
 def describe_change(base: EngineInfo, new: EngineInfo) -> str:
-    (found,) = find_engine_changes([base], [new])
+    (found,) = find_engine_differences([base], [new])
     return found.sentence
 
 
 def test_identical_engines_are_no_change() -> None:
-    assert find_engine_changes([SMOL, WHISPER], [WHISPER, SMOL]) == ()
-    assert find_engine_changes([OLD], [OLD], both_embedded=True) == ()
-    assert find_engine_changes([], [], both_embedded=True) == ()
+    assert find_engine_differences([SMOL, WHISPER], [WHISPER, SMOL]) == ()
+    assert find_engine_differences([OLD], [OLD], both_embedded=True) == ()
+    assert find_engine_differences([], [], both_embedded=True) == ()
 
 
 def test_another_processor_is_described_in_plain_words() -> None:
@@ -61,7 +61,7 @@ def test_different_weights_are_a_different_model_whatever_else_differs() -> None
 def test_a_different_quantisation_counts_as_different_weights() -> None:
     coarse = replace(SMOL, model="SmolLM2 Q4_1")
     fine = replace(SMOL, model="SmolLM2 Q8_0", weights="sha256:aaaa…")
-    (found,) = find_engine_changes([coarse], [fine])
+    (found,) = find_engine_differences([coarse], [fine])
     assert found.sentence.startswith("Different weights: SmolLM2 was ")
 
 
@@ -70,18 +70,18 @@ def test_fields_recorded_on_one_side_only_are_reported_as_not_recorded() -> None
         "Engines not known to be the same: SmolLM2 previously ran on xllamacpp 2026.10 (processor and threads not recorded), "
         "now on xllamacpp 2026.10 (AVX2, 1 thread). Results can differ although the model has not changed."
     )
-    (found,) = find_engine_changes([], [WHISPER], both_embedded=True)
+    (found,) = find_engine_differences([], [WHISPER], both_embedded=True)
     assert "whisper previously ran on an engine that was not recorded, now on ctranslate2" in found.sentence
     assert not found.is_known
 
 
 def test_a_model_used_on_one_side_only_is_no_engine_change() -> None:
-    assert find_engine_changes([SMOL], [SMOL, WHISPER], both_embedded=True) == ()
-    assert find_engine_changes([], [WHISPER]) == ()
+    assert find_engine_differences([SMOL], [SMOL, WHISPER], both_embedded=True) == ()
+    assert find_engine_differences([], [WHISPER]) == ()
 
 
 def test_a_run_resumed_on_another_machine_names_both_engines() -> None:
-    (found,) = find_engine_changes([SMOL, WIDE], [SMOL])
+    (found,) = find_engine_differences([SMOL, WIDE], [SMOL])
     assert (
         "(AVX2, 1 thread) and xllamacpp 2026.10 (AVX-512, 1 thread), now on xllamacpp 2026.10 (AVX2" in found.sentence
     )
@@ -95,4 +95,4 @@ def test_engine_lines_come_from_replies_and_calls_only() -> None:
     odd = Check("call", "1", Outcome.PASSED, "", evidence={"engine": {"name": "x"}})
     assert list(recorded_engine_lines(str(SMOL), [heard, embedded, odd])) == [str(SMOL), str(WHISPER)]
     assert list(recorded_engine_lines("fp_1", [])) == list(recorded_engine_lines(None, [])) == []
-    assert distinct_engines([str(SMOL), str(WHISPER), str(SMOL)]) == (WHISPER, SMOL)
+    assert parse_distinct_engines([str(SMOL), str(WHISPER), str(SMOL)]) == (WHISPER, SMOL)

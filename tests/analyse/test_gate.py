@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pramana.analyse.gate import Decision, decide_exit
-from pramana.analyse.summary import Summary, Tally
+from pramana.analyse.gate import ExitDecision, decide_exit
+from pramana.analyse.summary import ResultTally, Summary
 from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Reply, Result
 
 ENDED = {"m": 0}
@@ -18,7 +18,7 @@ def summarise_counts(**counts: int) -> Summary:
 
 
 def summarise_models(**models: Counts) -> Summary:
-    tally, number = Tally(), 0
+    tally, number = ResultTally(), 0
     for model, counts in models.items():
         for outcome in Outcome:
             for _ in range(counts.get(outcome.value, 0)):
@@ -50,7 +50,7 @@ def make_result(outcome: Outcome, key: Key, case_id: str) -> Result:
     ],
 )
 def test_exit_code_without_a_threshold(counts: dict[str, int], ended: bool, code: int) -> None:
-    assert decide_exit(summarise_counts(**counts), None, {"m": 0 if ended else 4}).code == code
+    assert decide_exit(summarise_counts(**counts), None, {"m": 0 if ended else 4}).exit_code == code
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_exit_code_without_a_threshold(counts: dict[str, int], ended: bool, code
     ],
 )
 def test_with_a_threshold_the_interval_bounds_decide(counts: dict[str, int], bar: float, code: int) -> None:
-    assert decide_exit(summarise_counts(**counts), bar, ENDED).code == code
+    assert decide_exit(summarise_counts(**counts), bar, ENDED).exit_code == code
 
 
 def test_every_row_of_the_documented_exit_codes() -> None:
@@ -93,7 +93,7 @@ def test_every_row_of_the_documented_exit_codes() -> None:
     assert {row[-1] for row in rows} == {"0", "1", "4"}
     for passed, failed, without, missing, bar, code in rows:
         found = summarise_counts(passed=int(passed), failed=int(failed), errored=int(without))
-        assert decide_exit(found, float(bar), {"m": int(missing)}).code == int(code)
+        assert decide_exit(found, float(bar), {"m": int(missing)}).exit_code == int(code)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_every_row_of_the_documented_exit_codes() -> None:
 def test_exit_code_of_an_unfinished_run_with_a_threshold(
     counts: dict[str, int], missing: int, bar: float, code: int
 ) -> None:
-    assert decide_exit(summarise_counts(**counts), bar, {"m": missing}).code == code
+    assert decide_exit(summarise_counts(**counts), bar, {"m": missing}).exit_code == code
 
 
 ALL, HALF, NONE = {"passed": 10}, {"passed": 5, "failed": 5}, {"failed": 10}
@@ -141,7 +141,7 @@ def test_each_model_is_gated_separately_and_the_worst_decides(
 ) -> None:
     names = "abc"[: len(models)]
     found = summarise_models(**dict(zip(names, models, strict=True)))
-    assert decide_exit(found, 0.6, dict(zip(names, missing, strict=True))).code == code
+    assert decide_exit(found, 0.6, dict(zip(names, missing, strict=True))).exit_code == code
 
 
 def test_the_message_names_the_deciding_models() -> None:
@@ -163,7 +163,7 @@ def test_the_message_names_the_deciding_models() -> None:
 
 
 def test_a_model_without_results_is_included() -> None:
-    assert decide_exit(summarise_counts(passed=10), None, {"m": 0, "n": 10}).code == 3
+    assert decide_exit(summarise_counts(passed=10), None, {"m": 0, "n": 10}).exit_code == 3
     assert (
         decide_exit(summarise_counts(passed=10), 0.9, {"m": 0, "n": 0}).sentence
         == "90 % must pass: no case was run of n."
@@ -172,7 +172,7 @@ def test_a_model_without_results_is_included() -> None:
 
 def test_the_message_names_cases_without_a_verdict() -> None:
     decision = decide_exit(summarise_counts(passed=8, errored=1, unscored=1), 0.9, ENDED)
-    assert decision == Decision(
+    assert decision == ExitDecision(
         4,
         "90 % must pass: between 80 % and 100 % did, because 2 results of 10 have no verdict: "
         "1 errored (errored-9), 1 unscored (unscored-10).",
@@ -206,7 +206,7 @@ def test_every_message_states_the_counts() -> None:
 
 
 def summarise_skipped(reason: str, count: int = 3, variant: str = "voice") -> Summary:
-    tally = Tally()
+    tally = ResultTally()
     for number in range(count):
         case = Case(f"c-{number}", "scenario", (), Facets("factual", "easy"))
         check = Check("call", "1", Outcome.SKIPPED, reason)
@@ -236,4 +236,4 @@ def summarise_skipped(reason: str, count: int = 3, variant: str = "voice") -> Su
     ],
 )
 def test_if_nothing_was_sent_the_message_says_so_and_what_to_do(actual: Summary, sentence: str) -> None:
-    assert decide_exit(actual, None, ENDED) == Decision(0, sentence)
+    assert decide_exit(actual, None, ENDED) == ExitDecision(0, sentence)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pramana.analyse.judges import MAX_KINDS, JudgeTally
+from pramana.analyse.judges import MAX_JUDGE_KEYS, JudgeTally
 from pramana.model import Check, Outcome
 
 
@@ -114,9 +114,9 @@ def test_checks_without_a_verdict_have_no_judge() -> None:
 
 
 def test_many_judges_with_long_names_fit_one_short_sentence() -> None:
-    verdicts = [("m", make_check(f"{number} {'x' * 10_000}")) for number in range(2 * MAX_KINDS)]
+    verdicts = [("m", make_check(f"{number} {'x' * 10_000}")) for number in range(2 * MAX_JUDGE_KEYS)]
     (sentence,) = describe_mixed_judges(*verdicts)
-    assert sentence.endswith(f", {MAX_KINDS - 5:,} by other judges")
+    assert sentence.endswith(f", {MAX_JUDGE_KEYS - 5:,} by other judges")
     assert len(sentence) < 1_000
 
 
@@ -124,5 +124,5 @@ def test_every_judge_is_counted() -> None:
     judges = JudgeTally()
     for model, check in [("m", make_check("b")), ("n", make_check("b")), ("m", make_check("a")), ("m", OFFLINE)]:
         judges.add(model, check)
-    found = [(each.judged.check, each.judged.by, each.count) for each in judges.verdicts()]
+    found = [(each.source.check, each.source.by, each.count) for each in judges.count_verdicts()]
     assert found == [("contains", "", 1), ("llm_judge", "b", 2), ("llm_judge", "a", 1)]

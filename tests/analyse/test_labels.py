@@ -35,9 +35,9 @@ def test_names_that_differ_in_the_middle_stay_distinct() -> None:
     names = [f"{'a' * 40}{letter}{'z' * 40}" for letter in "mn"]
     assert len(set(label_models(names, 20).labels.values())) == 2
     labels = make_model_labels(*names)
-    assert labels.models
-    assert labels.models[0] != labels.models[1]
-    assert max(map(len, labels.models)) <= 48
+    assert labels.model_labels
+    assert labels.model_labels[0] != labels.model_labels[1]
+    assert max(map(len, labels.model_labels)) <= 48
 
 
 def test_names_that_differ_only_in_unprintable_characters_are_numbered() -> None:

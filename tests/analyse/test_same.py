@@ -8,28 +8,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pramana.analyse.same import Pair, PairedTest
+from pramana.analyse.same import PairedTest, ReplyPair
 
 PAIRS = (
-    Pair("a", ("x", "y"), {"length": (3.0, 5.0)}),
-    Pair("a", ("x", "y"), {"length": (3.0, 4.0)}),
-    Pair("b", ("u", "u"), {"length": (1.0, 1.0)}),
-    Pair("a", ("x", "x"), {"length": (2.0, 7.0)}),
-    Pair("b", ("u", "v"), {"length": (9.0, 7.0)}),
-    Pair("a", ("z", "y")),
-    Pair("a", ("x", "y"), {"length": (3.0, 5.0)}),
-    Pair("b", ("v", "u"), {"length": (6.0, 5.0)}),
-    Pair("a", ("x", "y"), {"length": (3.0, 5.5)}),
-    Pair("a", ("x", "y"), {"length": (3.0, 5.5)}),
+    ReplyPair("a", ("x", "y"), {"length": (3.0, 5.0)}),
+    ReplyPair("a", ("x", "y"), {"length": (3.0, 4.0)}),
+    ReplyPair("b", ("u", "u"), {"length": (1.0, 1.0)}),
+    ReplyPair("a", ("x", "x"), {"length": (2.0, 7.0)}),
+    ReplyPair("b", ("u", "v"), {"length": (9.0, 7.0)}),
+    ReplyPair("a", ("z", "y")),
+    ReplyPair("a", ("x", "y"), {"length": (3.0, 5.0)}),
+    ReplyPair("b", ("v", "u"), {"length": (6.0, 5.0)}),
+    ReplyPair("a", ("x", "y"), {"length": (3.0, 5.5)}),
+    ReplyPair("a", ("x", "y"), {"length": (3.0, 5.5)}),
 )
 
 
-def swap(pair: Pair) -> Pair:
-    numbers = {name: (second, first) for name, (first, second) in pair.numbers.items()}
-    return Pair(pair.prompt, (pair.replies[1], pair.replies[0]), numbers)
+def swap(pair: ReplyPair) -> ReplyPair:
+    numbers = {name: (second, first) for name, (first, second) in pair.measurements.items()}
+    return ReplyPair(pair.prompt, (pair.replies[1], pair.replies[0]), numbers)
 
 
-def run_all_labellings(pairs: Sequence[Pair]) -> list[PairedTest]:
+def run_all_labellings(pairs: Sequence[ReplyPair]) -> list[PairedTest]:
     """Return the test of every way in which the labels could have fallen."""
     tests = []
     for swapped in product((False, True), repeat=len(pairs)):
@@ -55,7 +55,7 @@ def test_at_most_a_share_p_of_the_labellings_ever_reaches_p(level: float) -> Non
 def test_equal_replies_are_no_evidence() -> None:
     test = PairedTest()
     for prompt in range(1000):
-        test.add(Pair(str(prompt % 7), ("same", "same")))
+        test.add(ReplyPair(str(prompt % 7), ("same", "same")))
     assert test.p_value == 1.0
     assert test.pairs == 1000
 
@@ -63,7 +63,7 @@ def test_equal_replies_are_no_evidence() -> None:
 def test_a_p_value_never_rises_again() -> None:
     rng, test, before = random.Random(1), PairedTest(), 1.0
     for _ in range(500):
-        test.add(Pair("a", (rng.choice("xy"), rng.choice("xxxy"))))
+        test.add(ReplyPair("a", (rng.choice("xy"), rng.choice("xxxy"))))
         assert test.p_value <= before
         before = test.p_value
 
@@ -72,15 +72,15 @@ def test_a_p_value_never_rises_again() -> None:
 def test_it_does_not_matter_which_endpoint_is_called_the_first(rows: list[tuple[str, str, str]]) -> None:
     one, other = PairedTest(), PairedTest()
     for prompt, first, second in rows:
-        one.add(Pair(prompt, (first, second)))
-        other.add(Pair(prompt, (second, first)))
+        one.add(ReplyPair(prompt, (first, second)))
+        other.add(ReplyPair(prompt, (second, first)))
     assert one.p_value == pytest.approx(other.p_value)
 
 
 def test_a_number_that_is_always_larger_on_one_side_shows_the_difference() -> None:
     test = PairedTest(["latency"])
     for each in range(20):
-        test.add(Pair(str(each), ("same", "same"), {"latency": (1.0, 1.1), "unannounced": (0.0, 1.0)}))
+        test.add(ReplyPair(str(each), ("same", "same"), {"latency": (1.0, 1.1), "unannounced": (0.0, 1.0)}))
     assert test.is_different
     assert set(test.e_values) == {"reply", "latency"}
 
@@ -89,12 +89,12 @@ def test_numbers_that_differ_by_prompt_in_both_directions_show_the_difference() 
     test = PairedTest(["logprob"])
     for each in range(60):
         first, second = (-1.0, -1.1) if each % 2 else (-1.1, -1.0)
-        test.add(Pair(str(each % 4), ("same", "same"), {"logprob": (first, second)}))
+        test.add(ReplyPair(str(each % 4), ("same", "same"), {"logprob": (first, second)}))
     assert test.is_different
 
 
 def test_long_evidence_does_not_overflow() -> None:
     test = PairedTest()
     for _ in range(5000):
-        test.add(Pair("a", ("x", "y")))
+        test.add(ReplyPair("a", ("x", "y")))
     assert 0.0 < test.p_value < 1e-200

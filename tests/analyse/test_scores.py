@@ -6,11 +6,18 @@ import numpy as np
 import pytest
 from statsmodels.stats.weightstats import DescrStatsW  # type: ignore[import-untyped]
 
-from pramana.analyse.scores import MAX_KINDS, MAX_LABELS, OTHER_LABELS, ScoreSummary, ScoreTally, rubric_scores
-from pramana.analyse.summary import Tally, explain_outcome
+from pramana.analyse.scores import (
+    MAX_DISTINCT_LABELS,
+    MAX_SCORE_KEYS,
+    OTHER_LABELS_NAME,
+    ScoreSummary,
+    ScoreTally,
+    average_rubric_ratings,
+)
+from pramana.analyse.summary import ResultTally, explain_outcome
 from pramana.model import Case, Check, Facets, Key, Outcome, Reply, Result
 from pramana.report.figures import describe_scores as in_words
-from pramana.report.figures import rubric_rows
+from pramana.report.figures import make_rubric_rows
 
 CASE = Case("a-1", "test_case", (), Facets("factual", "easy"))
 
@@ -57,15 +64,19 @@ def test_no_interval_for_few_cases_or_equal_values(values: tuple[float, ...]) ->
 def test_labels_are_counted_and_rare_ones_combined() -> None:
     (tone,) = summarise_scores(*map(make_label, ["formal", "casual", "formal"]))
     assert (tone.count, tone.mean, list(tone.labels.items())) == (3, None, [("formal", 2), ("casual", 1)])
-    (many,) = summarise_scores(*(make_label(f"label {each}") for each in range(MAX_LABELS + 5)))
-    assert (len(many.labels), many.labels[OTHER_LABELS], many.count) == (MAX_LABELS + 1, 5, MAX_LABELS + 5)
+    (many,) = summarise_scores(*(make_label(f"label {each}") for each in range(MAX_DISTINCT_LABELS + 5)))
+    assert (len(many.labels), many.labels[OTHER_LABELS_NAME], many.count) == (
+        MAX_DISTINCT_LABELS + 1,
+        5,
+        MAX_DISTINCT_LABELS + 5,
+    )
 
 
 def test_versions_are_never_pooled_and_memory_is_bounded() -> None:
     found = summarise_scores(make_number(1), make_number(3), make_number(10, version="2"))
     assert [(each.version, each.mean) for each in found] == [("1", 2.0), ("2", 10.0)]
     assert [name for name, _, _ in in_words(found)] == ["words (version 1)", "words (version 2)"]
-    assert len(summarise_scores(*(make_number(1, f"n{each}") for each in range(MAX_KINDS + 5)))) == MAX_KINDS
+    assert len(summarise_scores(*(make_number(1, f"n{each}") for each in range(MAX_SCORE_KEYS + 5)))) == MAX_SCORE_KEYS
 
 
 def make_result(*checks: Check, model: str = "m", repeat: int = 0) -> Result:
@@ -74,7 +85,7 @@ def make_result(*checks: Check, model: str = "m", repeat: int = 0) -> Result:
 
 def test_a_measurement_has_no_pass_rate_unless_it_has_a_threshold() -> None:
     barred = Check("polite", "1", Outcome.PASSED, "polite is 0.8, at least 0.5", 0.8, {"pass_at": 0.5})
-    tally = Tally()
+    tally = ResultTally()
     tally.add(CASE, make_result(make_number(3), make_label("formal"), barred))
     tally.add(CASE, make_result(make_number(5), model="n"))
     summary = tally.summary()
@@ -89,7 +100,7 @@ def test_a_measurement_has_no_pass_rate_unless_it_has_a_threshold() -> None:
     assert summary.as_data()["scores"][0] == {
         "check": "polite", "version": "1", "model": "m", "count": 1, "mean": 0.8, "interval": None, "labels": {}
     }  # fmt: skip
-    assert "scores" not in Tally().summary().as_data()
+    assert "scores" not in ResultTally().summary().as_data()
 
 
 def test_the_reason_for_no_verdict_names_the_scorers_that_only_measured() -> None:
@@ -113,8 +124,8 @@ def make_scenario(name: str, kind: str = "task-completion", language: str = "en"
     return Case(name, "scenario", (), Facets(kind, "easy", language), expected_outcome="Books it")
 
 
-def tally_rubric(values: list[int], repeats: int = 1) -> Tally:
-    tally = Tally(repeats=repeats)
+def tally_rubric(values: list[int], repeats: int = 1) -> ResultTally:
+    tally = ResultTally(repeats=repeats)
     for place, value in enumerate(values):
         kind, language = ("task-completion", "en") if place % 2 else ("conversation-flow", "hi")
         tally.add(make_scenario(f"s-{place}", kind, language), make_result(make_rating(value, helpfulness=5)))
@@ -138,10 +149,10 @@ def test_rubric_scores_are_averaged_by_type_and_language_like_scorers() -> None:
     assert flow.mean == pytest.approx(np.mean(values[::2]))
     assert rubric.by["language"]["hi"][0] == flow
     groups = ["all", "category conversation-flow", "category task-completion", "language en", "language hi"]
-    assert [each.group for each in rubric_rows(rubric)] == groups
+    assert [each.group_label for each in make_rubric_rows(rubric)] == groups
     low, high = DescrStatsW(np.array(values)).tconfint_mean()
     shown = f"accuracy 6.25 ({low:.2f}–{high:.2f}), helpfulness 5.00; 12 replies"
-    assert rubric_rows(rubric)[0].sentence == shown
+    assert make_rubric_rows(rubric)[0].sentence == shown
 
 
 def test_repeats_and_variants_never_narrow_the_interval_of_a_rubric_score() -> None:
@@ -153,12 +164,12 @@ def test_repeats_and_variants_never_narrow_the_interval_of_a_rubric_score() -> N
 
 
 def test_versions_of_a_rubric_and_models_are_never_pooled() -> None:
-    tally = Tally()
+    tally = ResultTally()
     tally.add(make_scenario("a"), make_result(make_rating(2)))
     tally.add(make_scenario("b"), make_result(make_rating(8, version="2")))
     tally.add(make_scenario("b"), make_result(make_rating(9), model="n"))
-    rows = rubric_rows(tally.summary().rubric)
-    assert [(each.group, each.model, each.means["accuracy"]) for each in rows] == [
+    rows = make_rubric_rows(tally.summary().rubric)
+    assert [(each.group_label, each.model, each.formatted_means["accuracy"]) for each in rows] == [
         ("all (rubric 1)", "m", "2.00"),
         ("all (rubric 2)", "m", "8.00"),
         ("all", "n", "9.00"),
@@ -167,7 +178,7 @@ def test_versions_of_a_rubric_and_models_are_never_pooled() -> None:
 
 @pytest.mark.parametrize("value", [0, 11, True, 7.5, "8", None, [8]])
 def test_invalid_rubric_scores_are_left_out(value: object) -> None:
-    tally = Tally()
+    tally = ResultTally()
     tally.add(
         make_scenario("a"),
         make_result(make_rating(value), Check("rubric", "1", Outcome.FAILED, "", evidence={"scores": [1]})),
@@ -181,8 +192,11 @@ def test_invalid_rubric_scores_are_left_out(value: object) -> None:
 
 
 def test_a_result_rated_at_several_lines_has_the_means() -> None:
-    assert rubric_scores([make_rating(4, efficiency=2), make_rating(8)]) == {"accuracy": 6.0, "efficiency": 2.0}
-    tally = Tally()
+    assert average_rubric_ratings([make_rating(4, efficiency=2), make_rating(8)]) == {
+        "accuracy": 6.0,
+        "efficiency": 2.0,
+    }
+    tally = ResultTally()
     tally.add(make_scenario("a"), make_result(make_rating(4), make_rating(8)))
     rubric = tally.summary().rubric
     assert rubric is not None

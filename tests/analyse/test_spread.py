@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pramana.analyse.spread import MAX_BINS, Histogram, SpreadTally, make_histogram, step_index
+from pramana.analyse.spread import MAX_BINS, CountsByStep, SpreadTally, make_histogram, time_step
 from pramana.model import Key, Reply, Result
 
 times = st.floats(0, 1e6, allow_nan=False) | st.sampled_from([0.001, 0.00106, 0.1, 0.3, 1.0, 3.15, 10.0, 1000.0])
 
 
-def count_times(some: list[float]) -> Histogram:
-    return Histogram(map(step_index, some))
+def count_times(some: list[float]) -> CountsByStep:
+    return CountsByStep(map(time_step, some))
 
 
 @given(st.lists(times, min_size=1, max_size=60))
@@ -45,7 +45,7 @@ def test_the_number_of_bins_grows_with_the_number_of_times() -> None:
     assert {each.start for each in make_histogram([count_times([0.1, 30.0])])} <= {
         digit * 10.0**power for digit in (1, 2, 5) for power in range(-1, 3)
     }
-    assert make_histogram([]) == make_histogram([Histogram()]) == []
+    assert make_histogram([]) == make_histogram([CountsByStep()]) == []
 
 
 def test_times_below_a_millisecond_share_one_bin() -> None:
@@ -59,11 +59,11 @@ def test_models_are_compared_on_one_scale() -> None:
     for model, seconds in (("a", 0.1), ("a", 0.2), ("b", 3.0)):
         tally.add(Result(Key("sha256:1", model), "x", Reply("", total_s=seconds), None, (), None, None))
     tally.add(Result(Key("sha256:1", "b"), "x", Reply("", total_s=99.0, cached=True), None, (), None, None))
-    found = tally.times().latency_seconds
+    found = tally.summarise_times().latency_seconds
     assert found
     assert found.overall.count == 3
     assert sum(each.count for each in found.histogram) == 3
     assert [sum(each.count for each in bins) for bins in found.histogram_by_model.values()] == [2, 1]
     assert {len(bins) for bins in found.histogram_by_model.values()} == {len(found.histogram)}
     assert found.histogram[-1].end == pytest.approx(5.0)
-    assert tally.times().voice_to_voice_seconds is None
+    assert tally.summarise_times().voice_to_voice_seconds is None

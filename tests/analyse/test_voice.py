@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 
 from pramana.analyse.comparison import compare
 from pramana.analyse.voice import (
-    MIN_EVENTS,
+    MIN_EVENT_OPPORTUNITIES,
+    BoundedSeconds,
     Cause,
     EventShare,
     Latency,
     LostAnswer,
     MeasuredLine,
-    Seconds,
-    VoiceAnswer,
+    TaxedAnswer,
     are_comparable,
     find_loss_cause,
-    latency_observations,
+    list_latency_observations,
     make_voice_answer,
     measure_latency,
     measure_turn_taking,
     measure_voice_taxes,
-    measured_lines,
+    read_measured_lines,
 )
 from pramana.errors import InvalidInput
 from pramana.model import Check, Key, Outcome, Reply, Result
@@ -86,7 +86,7 @@ def test_percentile_bounds_hold_for_any_value_of_the_censored_times(seed: int) -
 def test_a_percentile_among_unanswered_lines_is_a_bound() -> None:
     found = measure_latency([(0.5, False)] * 18 + [(15.0, True)] * 2)
     assert (found.n, found.censored) == (20, 2)
-    assert found.p50 == Seconds(0.5)
+    assert found.p50 == BoundedSeconds(0.5)
     assert str(found.p90) == "> 1.950 s"  # between the last answer and 15 s of waiting
     assert [str(each) for each in (found.p95, found.p99, found.max)] == ["> 15.000 s"] * 3
     assert str(measure_latency([(15.0, True)] * 3).p50) == "> 15.000 s"
@@ -94,8 +94,8 @@ def test_a_percentile_among_unanswered_lines_is_a_bound() -> None:
 
 def test_an_early_broken_call_leaves_higher_percentiles_open() -> None:
     found = measure_latency([(0.3, True), (1.0, False), (2.0, False)])
-    assert found.p50 == Seconds(1.0, "≥")  # it may have been the fastest of all, or the slowest
-    assert found.max == Seconds(2.0, "≥")
+    assert found.p50 == BoundedSeconds(1.0, "≥")  # it may have been the fastest of all, or the slowest
+    assert found.max == BoundedSeconds(2.0, "≥")
     assert str(found.max) == "≥ 2.000 s"
 
 
@@ -118,10 +118,10 @@ def test_an_integer_rank_needs_no_interpolation() -> None:
 
 
 def test_a_rate_of_few_events_is_hidden() -> None:
-    assert EventShare(5, MIN_EVENTS - 1).value is None
-    assert EventShare(5, MIN_EVENTS - 1).interval is None
-    assert EventShare(5, MIN_EVENTS).value == 0.5
-    low, high = EventShare(5, MIN_EVENTS).interval or (0, 0)
+    assert EventShare(5, MIN_EVENT_OPPORTUNITIES - 1).value is None
+    assert EventShare(5, MIN_EVENT_OPPORTUNITIES - 1).interval is None
+    assert EventShare(5, MIN_EVENT_OPPORTUNITIES).value == 0.5
+    low, high = EventShare(5, MIN_EVENT_OPPORTUNITIES).interval or (0, 0)
     assert low == pytest.approx(0.2366, abs=1e-4)
     assert high == pytest.approx(0.7634, abs=1e-4)
     assert EventShare(0, 0).value is None
@@ -146,11 +146,11 @@ def test_lines_are_summarised() -> None:
     found = measure_turn_taking([*answered, cut_in, unanswered, gave_way, talked_on, ignored, stopped])
     assert found.lines == 9
     assert (found.voice_to_voice.n, found.voice_to_voice.censored) == (5, 1)
-    assert found.voice_to_voice.p50 == Seconds(0.7)
+    assert found.voice_to_voice.p50 == BoundedSeconds(0.7)
     assert (found.first_byte.n, found.first_byte.censored) == (4, 1)
     assert (found.total.n, found.total.censored) == (4, 1)
-    assert found.leading_silence.p50 == Seconds(0.1)
-    assert (found.yields.n, found.yields.censored, found.yields.max) == (2, 1, Seconds(2.0, ">"))
+    assert found.leading_silence.p50 == BoundedSeconds(0.1)
+    assert (found.yields.n, found.yields.censored, found.yields.max) == (2, 1, BoundedSeconds(2.0, ">"))
     assert found.unanswered == EventShare(1, 6)
     assert found.cut_in == EventShare(1, 5)
     assert found.yielded == EventShare(1, 2)
@@ -177,20 +177,20 @@ def test_lines_are_read_from_the_evidence_of_a_check() -> None:
     evidence = {
         "times": {"lines": [{"line": 0, "voice_to_voice_s": 0.5, "first_audible_s": 2, "new": 1}], "reason": "done"}
     }
-    assert measured_lines(evidence) == [MeasuredLine(voice_to_voice_s=0.5, first_audible_s=2)]
-    assert measured_lines({}) == []
-    assert latency_observations(measured_lines(evidence)) == [(0.5, False)]
+    assert read_measured_lines(evidence) == [MeasuredLine(voice_to_voice_s=0.5, first_audible_s=2)]
+    assert read_measured_lines({}) == []
+    assert list_latency_observations(read_measured_lines(evidence)) == [(0.5, False)]
     broken: list[Any] = [{"lines": 3}, {"lines": [{"gaps": "many"}]}, {}]
     for times in broken:
         with pytest.raises(InvalidInput, match="has no valid times for its lines"):
-            measured_lines({"times": times})
+            read_measured_lines({"times": times})
 
 
 # ── The voice tax ──
 
 
-def make_spoken(outcome: Outcome, **more: Any) -> VoiceAnswer:
-    return VoiceAnswer("sha256:a", "m", 0, "voice", outcome, **({"called": True} | more))
+def make_spoken(outcome: Outcome, **more: Any) -> TaxedAnswer:
+    return TaxedAnswer("sha256:a", "m", 0, "voice", outcome, **({"called": True} | more))
 
 
 EVERYTHING = list(
@@ -237,14 +237,14 @@ def test_each_loss_gets_the_first_cause_that_applies(typed: Outcome) -> None:
     assert len(EVERYTHING) == 5 * 5 * 2 * 3 * 2 * 2 * 2
 
 
-def make_typed(case: str, outcome: Outcome, model: str = "m", repeat: int = 0) -> VoiceAnswer:
-    return VoiceAnswer(case, model, repeat, "text", outcome)
+def make_typed(case: str, outcome: Outcome, model: str = "m", repeat: int = 0) -> TaxedAnswer:
+    return TaxedAnswer(case, model, repeat, "text", outcome)
 
 
 def make_voiced(
     case: str, outcome: Outcome, variant: str = "voice", model: str = "m", repeat: int = 0, **more: Any
-) -> VoiceAnswer:
-    return VoiceAnswer(case, model, repeat, variant, outcome, **({"called": True} | more))
+) -> TaxedAnswer:
+    return TaxedAnswer(case, model, repeat, variant, outcome, **({"called": True} | more))
 
 
 def test_the_voice_tax_is_counted_per_pair() -> None:
@@ -366,7 +366,7 @@ RIGHT, WRONG = Check("contains", "1", PASSED, ""), Check("contains", "1", FAILED
 
 
 def test_a_typed_answer_has_no_call_data() -> None:
-    assert make_voice_answer(make_result(RIGHT, variant="text")) == VoiceAnswer("sha256:a", "m", 1, "text", PASSED)
+    assert make_voice_answer(make_result(RIGHT, variant="text")) == TaxedAnswer("sha256:a", "m", 1, "text", PASSED)
 
 
 @pytest.mark.parametrize(
@@ -399,11 +399,11 @@ def test_a_typed_answer_has_no_call_data() -> None:
     ],
 )
 def test_a_spoken_answer_is_read_from_its_result(checks: tuple[Check, ...], expected: dict[str, Any]) -> None:
-    assert make_voice_answer(make_result(*checks)) == VoiceAnswer(
+    assert make_voice_answer(make_result(*checks)) == TaxedAnswer(
         "sha256:a", "m", 1, "voice", **({"called": True} | expected)
     )
 
 
 def test_evidence_of_another_shape_does_not_crash() -> None:
     odd = Check("call", "1", PASSED, "", None, {"words": 3, "guard": [], "times": None})
-    assert make_voice_answer(make_result(RIGHT, odd)).heard_as_said is None
+    assert make_voice_answer(make_result(RIGHT, odd)).is_heard_correctly is None

@@ -16,7 +16,7 @@ from sqlalchemy import update
 
 import pramana.app
 from pramana import clock
-from pramana.app import OPEN_WHEN, RULES, App, allowed_user, server
+from pramana.app import ALLOW_ANONYMOUS_WHEN, ROLE_BY_USE_CASE, App, require_allowed_user, server
 from pramana.app.access import (
     ANONYMOUS,
     LOOKUP_CACHE_S,
@@ -63,8 +63,8 @@ def create_token(app: App, role: Role) -> Credential:
 
 
 def test_every_use_case_has_a_rule() -> None:
-    assert USE_CASES.keys() == RULES.keys()
-    assert set(RULES.values()) <= set(ROLES)
+    assert USE_CASES.keys() == ROLE_BY_USE_CASE.keys()
+    assert set(ROLE_BY_USE_CASE.values()) <= set(ROLES)
     assert len(USE_CASES) >= 7
 
 
@@ -76,18 +76,18 @@ def run(work: Awaitable[_T]) -> _T:
 
 
 def create_session(app: App, credential: Credential) -> Credential:
-    return Credential(session=run(server.begin_session(app, credential)))
+    return Credential(session_secret=run(server.begin_session(app, credential)))
 
 
 def make_invalid_credentials(app: App) -> dict[str, Credential]:
     """Return one credential of every kind that a server with required tokens refuses."""
     found = {
         "nobody": Credential(),
-        "the server's own account": Credential(own_account=True),
+        "the server's own account": Credential(is_own_account=True),
         "an invented token": Credential("pramana_" + "x" * 43),
         "no token at all": Credential("x"),
-        "an invented session": Credential(session="pramana_" + "x" * 43),
-        "the own account with a wrong token": Credential("pramana_" + "x" * 43, own_account=True),
+        "an invented session": Credential(session_secret="pramana_" + "x" * 43),
+        "the own account with a wrong token": Credential("pramana_" + "x" * 43, is_own_account=True),
     }
     for how in ("revoked", "expired"):
         made, secret = app.store.tokens.create("gone", "admin")
@@ -98,14 +98,14 @@ def make_invalid_credentials(app: App) -> dict[str, Credential]:
     run(server.end_session(app, signed_out))
     old = create_session(app, create_token(app, "admin"))
     with app.store._database.write_transaction() as connection:
-        mine = sessions.c.hash == hash_secret(str(old.session))
+        mine = sessions.c.hash == hash_secret(str(old.session_secret))
         connection.execute(update(sessions).where(mine), {"expires": "2020-01-01T00:00:00.000+00:00"})
     session, token = create_session(app, create_token(app, "admin")), create_token(app, "admin")
     found |= {
         "a session that was signed out": signed_out,
         "a session that has expired": old,
-        "a session shown as a token": Credential(session.session),
-        "a token shown as a session": Credential(session=token.secret),
+        "a session shown as a token": Credential(session.session_secret),
+        "a token shown as a session": Credential(session_secret=token.token_secret),
     }
     app.access._known.clear()  # lookups from before the token ended are cached for two seconds
     return found
@@ -113,7 +113,7 @@ def make_invalid_credentials(app: App) -> dict[str, Credential]:
 
 @pytest.mark.parametrize("name", USE_CASES)
 def test_a_use_case_is_refused_below_its_role(app: App, name: str) -> None:
-    needed, use_case = RULES[name], USE_CASES[name]
+    needed, use_case = ROLE_BY_USE_CASE[name], USE_CASES[name]
     for kind, credential in make_invalid_credentials(app).items():
         with pytest.raises(Unauthorized):
             pytest.fail(f"{kind}: {asyncio.run(use_case(app, credential))}")
@@ -127,31 +127,31 @@ def test_a_use_case_is_refused_below_its_role(app: App, name: str) -> None:
 
 def test_a_setting_opens_only_submissions_and_badges_to_anonymous_callers(app: App) -> None:
     app.set_preferences(app.store.preferences.write({"anonymous_submission": True}))
-    assert OPEN_WHEN.keys() == {"submissions.submit", "submissions.submit_batch", "submissions.badge"}
+    assert ALLOW_ANONYMOUS_WHEN.keys() == {"submissions.submit", "submissions.submit_batch", "submissions.badge"}
     for name, use_case in USE_CASES.items():
-        if name in OPEN_WHEN:
-            assert run(allowed_user(app, Credential(), use_case)) is ANONYMOUS
+        if name in ALLOW_ANONYMOUS_WHEN:
+            assert run(require_allowed_user(app, Credential(), use_case)) is ANONYMOUS
         else:
             with pytest.raises(Unauthorized):
-                run(allowed_user(app, Credential(), use_case))
+                run(require_allowed_user(app, Credential(), use_case))
         with pytest.raises(Unauthorized):  # a token that is shown counts
-            run(allowed_user(app, Credential("pramana_" + "x" * 43), use_case))
+            run(require_allowed_user(app, Credential("pramana_" + "x" * 43), use_case))
 
 
 @pytest.mark.parametrize("name", USE_CASES)
 def test_a_use_case_accepts_its_role_by_token_or_session_and_the_servers_own_account(app: App, name: str) -> None:
     def passes(app: App, credential: Credential) -> None:
-        require_role(asyncio.run(app.access.find_user(credential)), RULES[name])
+        require_role(asyncio.run(app.access.find_user(credential)), ROLE_BY_USE_CASE[name])
 
-    token = create_token(app, RULES[name])
+    token = create_token(app, ROLE_BY_USE_CASE[name])
     passes(app, token)
     passes(app, create_session(app, token))
     printed = Credential(app.access.make_startup_token())
     passes(app, printed)
     passes(app, create_session(app, printed))
-    passes(App(app.store), Credential(own_account=True))
+    passes(App(app.store), Credential(is_own_account=True))
     passes(App(app.store, open_to_all=True), Credential())
-    for other in (Credential(), printed, Credential(session="pramana_" + "x" * 43)):
+    for other in (Credential(), printed, Credential(session_secret="pramana_" + "x" * 43)):
         with pytest.raises(Unauthorized):
             passes(App(app.store), other)
 
@@ -188,13 +188,16 @@ def test_revoking_or_demoting_a_token_takes_effect_within_seconds(
 
 def test_the_servers_own_account_needs_no_token_even_if_tokens_exist(app: App) -> None:
     alone = App(app.store)
-    for credential in (Credential(own_account=True), Credential(session="an old cookie", own_account=True)):
+    for credential in (
+        Credential(is_own_account=True),
+        Credential(session_secret="an old cookie", is_own_account=True),  # noqa: S106 - not a secret
+    ):
         assert resolve_role(alone, credential) == "admin"
     viewer = create_token(app, "viewer")
-    assert resolve_role(alone, Credential(viewer.secret, own_account=True)) == "viewer", (
+    assert resolve_role(alone, Credential(viewer.token_secret, is_own_account=True)) == "viewer", (
         "who shows a token is its holder"
     )
-    assert resolve_role(alone, Credential("pramana_" + "x" * 43, own_account=True)) is None
+    assert resolve_role(alone, Credential("pramana_" + "x" * 43, is_own_account=True)) is None
     assert resolve_role(alone, Credential()) is None
 
 
@@ -208,17 +211,17 @@ def test_the_servers_own_account_needs_no_token_even_if_tokens_exist(app: App) -
     ],
 )
 def test_a_public_server_requires_a_token_from_its_own_account_too(app: App, given: Any) -> None:
-    assert resolve_role(App(app.store, **given), Credential(own_account=True)) is None
+    assert resolve_role(App(app.store, **given), Credential(is_own_account=True)) is None
 
 
 def test_the_error_says_how_to_create_a_token_when_none_is_valid(app: App) -> None:
     made, secret = app.store.tokens.create("Ann", "admin")
-    app.refresh()
+    app.refresh_settings()
     with pytest.raises(Unauthorized, match="invalid token"):
         run(server.describe_caller(app, Credential("pramana_" + "x" * 43)))
     app.store.tokens.revoke(made.id)
     for again in (app, App(app.store, tokens_required=True)):  # the same process, and after a restart
-        again.refresh()
+        again.refresh_settings()
         with pytest.raises(
             Unauthorized, match="revoked or expired; create a token on the server: pramana token create"
         ):

@@ -32,7 +32,7 @@ from ..loopback.server import Loopback
 from ..stores import sqlite_store
 
 _T = TypeVar("_T")
-OWN_ACCOUNT = Credential(own_account=True)
+OWN_ACCOUNT = Credential(is_own_account=True)
 REQUEST = RunRequest(models=("fake:echo",), suite="v1.0", tier="cheap", selection=Selection(limit=3))
 
 
@@ -46,11 +46,11 @@ def run(work: Awaitable[_T]) -> _T:
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[App]:
     with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
-        yield App(store, local=LocalProgram(SpendingLimit()))
+        yield App(store, local_program=LocalProgram(SpendingLimit()))
 
 
 def test_a_server_executes_no_local_runs_and_reads_no_files_by_path(app: App) -> None:
-    app.local = None
+    app.local_program = None
     refused: tuple[Awaitable[Any], ...] = (
         start_run(app, OWN_ACCOUNT, REQUEST, lambda _: None, Stop()),
         continue_run(app, OWN_ACCOUNT, "latest", {}, lambda _: None, Stop()),
@@ -59,7 +59,7 @@ def test_a_server_executes_no_local_runs_and_reads_no_files_by_path(app: App) ->
     for work in refused:
         with pytest.raises(Forbidden, match="not through a server"):
             run(work)
-    assert not app.store.runs.page()[0]
+    assert not app.store.runs.read_page()[0]
     assert run(validate_text(app, OWN_ACCOUNT, "", "suite", max_errors=10)).errors == 1
 
 
@@ -68,7 +68,7 @@ def test_a_run_stopped_while_waiting_is_not_created(app: App) -> None:
     stop("cancelled")
     with pytest.raises(Stopped):
         run(start_run(app, OWN_ACCOUNT, REQUEST, lambda _: None, stop))
-    assert not app.store.runs.page()[0]
+    assert not app.store.runs.read_page()[0]
 
 
 def test_a_local_run_returns_its_summary(app: App) -> None:
@@ -195,7 +195,7 @@ def test_a_scorer_calls_paid_models_only_if_program_and_run_have_a_cost_limit(
     of_program: float | None, of_run: float | None, is_asked: bool, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spending = SpendingLimit(of_program)
-    app.local = LocalProgram(spending)
+    app.local_program = LocalProgram(spending)
     request = replace(REQUEST, selection=Selection(limit=1), scorers=("grade",), limits=Limits(max_cost_usd=of_run))
 
     async def ask() -> tuple[RunDetailView, int]:

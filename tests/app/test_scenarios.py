@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from pramana.app import App, TooLarge
+from pramana.app import App, RequestTooLarge
 from pramana.app.access import Credential
-from pramana.app.documents import Document, import_located
+from pramana.app.documents import Document, import_located_scenarios
 from pramana.app.scenarios import (
     ImportedView,
     ScenarioPage,
@@ -28,7 +28,7 @@ from pramana.store.scenarios import ScenarioIdsExist
 
 from ..stores import sqlite_store
 
-OWN_ACCOUNT = Credential(own_account=True)
+OWN_ACCOUNT = Credential(is_own_account=True)
 
 
 @pytest.fixture
@@ -91,13 +91,13 @@ def test_all_documents_together_must_fit_the_request_size_limit(app: App) -> Non
     app.set_preferences(app.store.preferences.write({"largest_body_mb": 1}))
     half = make_document("a") + f"    reference: {'ä' * (300 << 10)}\n"  # 600 KiB in UTF-8
     assert import_all(app, Document("one.yaml", half)).imported == ("a",)
-    with pytest.raises(TooLarge, match="a request may have at most 1 MB"):
+    with pytest.raises(RequestTooLarge, match="a request may have at most 1 MB"):
         import_all(app, Document("one.yaml", half), Document("two.yaml", half.replace("id: a", "id: b")))
 
     async def check() -> None:
         await validate_document(app, OWN_ACCOUNT, half + half)
 
-    with pytest.raises(TooLarge):
+    with pytest.raises(RequestTooLarge):
         asyncio.run(check())
 
 
@@ -119,9 +119,9 @@ def test_existing_ids_are_located_in_linear_time(app: App) -> None:
         return LocatedScenario(scenario, f"scenarios[{number}]", 3 + 5 * number, {"id": key}, "many.yaml")
 
     every = [make_located_scenario(number) for number in range(20_000)]
-    import_located(app.store, every[19_900:], "skip")
+    import_located_scenarios(app.store, every[19_900:], "skip")
     began = time.process_time()
     with pytest.raises(ScenarioIdsExist) as refused:
-        import_located(app.store, every, "fail")
+        import_located_scenarios(app.store, every, "fail")
     assert time.process_time() - began < 0.8
     assert [each.line for each in refused.value.problems] == [3 + 5 * number for number in range(19_900, 20_000)]

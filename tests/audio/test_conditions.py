@@ -9,7 +9,7 @@ import pytest
 
 from pramana import audio
 from pramana.audio import BadAudio, Samples
-from pramana.audio.conditions import NOISES, Conditions, conditions_digest, parse_conditions
+from pramana.audio.conditions import NOISE_KINDS, Conditions, conditions_digest, parse_conditions
 from pramana.audio.effects import apply_conditions
 from pramana.audio.noises import RandomNumbers, make_babble, make_music, make_street_noise
 from pramana.errors import InvalidInput
@@ -87,7 +87,7 @@ def test_an_invalid_condition_names_the_bad_part_and_the_allowed_values(written:
 # ── Noise ──
 
 
-@pytest.mark.parametrize("kind", NOISES)
+@pytest.mark.parametrize("kind", NOISE_KINDS)
 @pytest.mark.parametrize("ratio", [-5, 0, 10, 20, 40])
 def test_the_signal_to_noise_ratio_is_exact(kind: str, ratio: int) -> None:
     clean = make_speech(level=1_000)
@@ -253,9 +253,9 @@ def test_another_process_gives_the_same_bytes() -> None:
     code = (
         "import numpy as np; from pramana import audio; from pramana.audio.conditions import parse_conditions; apply = audio.apply_conditions\n"
         "x = (np.arange(32000) * 77 % 9001 - 4500).astype(np.int16)\n"
-        f"print(audio.digest(apply(parse_conditions({EVERY[-1]!r}), x, 9), 16000))"
+        f"print(audio.digest_sound(apply(parse_conditions({EVERY[-1]!r}), x, 9), 16000))"
     )
     here = apply_conditions(parse_conditions(EVERY[-1]), (np.arange(32000) * 77 % 9001 - 4500).astype(np.int16), 9)
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == audio.digest(here, RATE)
+    assert run.stdout.strip() == audio.digest_sound(here, RATE)
     assert run.stderr == ""

@@ -14,7 +14,7 @@ import soundfile  # type: ignore[import-untyped]
 from pramana import audio
 from pramana.audio import BadAudio, Samples
 from pramana.errors import EngineMissing, InvalidInput
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 
 RATE = 16_000
 TONE: Samples = np.rint(8000 * np.sin(np.arange(2 * RATE) * 0.17)).astype(np.int16)
@@ -195,5 +195,5 @@ def test_random_bytes_after_a_valid_header_are_refused() -> None:
 
 def test_without_soundfile_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "soundfile", None)
-    with pytest.raises(EngineMissing, match=re.escape(install_command("voice"))):
+    with pytest.raises(EngineMissing, match=re.escape(make_install_command("voice"))):
         audio.read_sound(make_wav(TONE.tobytes(), 2 * len(TONE)))

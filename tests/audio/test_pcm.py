@@ -12,7 +12,7 @@ import soundfile  # type: ignore[import-untyped]
 
 from pramana import audio
 from pramana.audio import BadAudio, Samples
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 
 RATE = 16_000
 
@@ -52,25 +52,25 @@ def test_the_active_level_ignores_pauses() -> None:
 @pytest.mark.parametrize("lead", [0, 1, 777, 20_001])
 def test_audible_bounds_are_exact_to_the_sample(rate: int, lead: int) -> None:
     sound = np.concatenate([np.zeros(lead, np.int16), np.full(1000, 5000, np.int16), np.zeros(lead, np.int16)])
-    assert audio.first_audible(sound, rate) == lead
-    assert audio.last_audible(sound, rate) == lead + 999
+    assert audio.find_first_audible(sound, rate) == lead
+    assert audio.find_last_audible(sound, rate) == lead + 999
 
 
 def test_hiss_dither_and_line_noise_are_not_audible() -> None:
     dice = np.random.default_rng(1)
     hiss = dice.normal(0, 32, 16_000).astype(np.int16)  # -60 dBFS: single samples reach -48
-    assert audio.first_audible(hiss, RATE) is None
-    assert audio.last_audible(dice.integers(-1, 2, 16_000).astype(np.int16), RATE) is None
-    assert audio.first_audible(audio.decode("mulaw", b"\x7f\xff\x7e\xfe" * 4000), 8_000) is None
+    assert audio.find_first_audible(hiss, RATE) is None
+    assert audio.find_last_audible(dice.integers(-1, 2, 16_000).astype(np.int16), RATE) is None
+    assert audio.find_first_audible(audio.decode("mulaw", b"\x7f\xff\x7e\xfe" * 4000), 8_000) is None
     loud = np.concatenate([hiss, make_tone(0.5), hiss])
-    assert audio.first_audible(loud, RATE) == pytest.approx(16_000, abs=8)
-    assert audio.last_audible(loud, RATE) == pytest.approx(23_999, abs=8)
+    assert audio.find_first_audible(loud, RATE) == pytest.approx(16_000, abs=8)
+    assert audio.find_last_audible(loud, RATE) == pytest.approx(23_999, abs=8)
 
 
 def test_empty_input_has_no_audible_part() -> None:
-    assert audio.first_audible(make_silence(0), RATE) is None
-    assert audio.last_audible(make_silence(1), RATE) is None
-    assert audio.first_audible(np.array([9000], np.int16), RATE) == 0
+    assert audio.find_first_audible(make_silence(0), RATE) is None
+    assert audio.find_last_audible(make_silence(1), RATE) is None
+    assert audio.find_first_audible(np.array([9000], np.int16), RATE) == 0
 
 
 # ── Why it cannot be used ──
@@ -88,15 +88,15 @@ def test_empty_input_has_no_audible_part() -> None:
     ],
 )
 def test_an_unusable_prompt_gives_a_reason(samples: Samples, reason: str) -> None:
-    assert reason in (audio.problem(samples, RATE) or "")
+    assert reason in (audio.find_prompt_problem(samples, RATE) or "")
 
 
 def test_a_sound_with_peaks_at_full_scale_is_accepted() -> None:
     peaking = make_tone(1)
     peaking[100:110] = 32767
-    assert audio.problem(peaking, RATE) is None
+    assert audio.find_prompt_problem(peaking, RATE) is None
     assert audio.clipped_share(peaking) == 10 / RATE
-    assert audio.problem(make_tone(0.1), RATE) is None
+    assert audio.find_prompt_problem(make_tone(0.1), RATE) is None
 
 
 # ── G.711 ──
@@ -157,11 +157,11 @@ def test_an_unknown_codec_cannot_be_encoded() -> None:
 
 
 def test_a_digest_covers_samples_and_rate_only() -> None:
-    assert audio.digest(make_tone(), RATE) == audio.digest(make_tone().copy(), RATE)
-    assert audio.digest(make_tone(), RATE) != audio.digest(make_tone(), 8_000)
-    assert audio.digest(make_tone(), RATE) != audio.digest(make_tone(amplitude=9_999), RATE)
-    assert audio.digest(make_tone().astype(">i2"), RATE) == audio.digest(make_tone(), RATE)
-    assert audio.digest(np.array([1], np.int16), 16_000) == (
+    assert audio.digest_sound(make_tone(), RATE) == audio.digest_sound(make_tone().copy(), RATE)
+    assert audio.digest_sound(make_tone(), RATE) != audio.digest_sound(make_tone(), 8_000)
+    assert audio.digest_sound(make_tone(), RATE) != audio.digest_sound(make_tone(amplitude=9_999), RATE)
+    assert audio.digest_sound(make_tone().astype(">i2"), RATE) == audio.digest_sound(make_tone(), RATE)
+    assert audio.digest_sound(np.array([1], np.int16), 16_000) == (
         "sha256:" + hashlib.sha256(b"pcm16 mono 16000\n\x01\x00").hexdigest()
     )
 
@@ -180,4 +180,4 @@ def test_without_numpy_the_error_says_what_to_install() -> None:
         "except errors.EngineMissing as error: print(error)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert install_command("voice") in run.stdout
+    assert make_install_command("voice") in run.stdout

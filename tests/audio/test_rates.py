@@ -9,7 +9,7 @@ import pytest
 from pramana import audio
 from pramana.audio import BadAudio, Samples
 from pramana.errors import EngineMissing
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 
 
 def make_tone(rate: int, hertz: float = 440, seconds: float = 1.0) -> Samples:
@@ -54,5 +54,5 @@ def test_an_invalid_rate_is_refused(rates: tuple[int, int]) -> None:
 
 def test_without_soxr_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "soxr", None)
-    with pytest.raises(EngineMissing, match=re.escape(install_command("voice"))):
+    with pytest.raises(EngineMissing, match=re.escape(make_install_command("voice"))):
         audio.resample(make_tone(16_000), 16_000, 24_000)

@@ -183,12 +183,14 @@ def read_code_blocks(page: str, language: str) -> list[str]:
 
 
 def test_every_option_of_the_fake_provider_is_documented() -> None:
-    from pramana.providers.text.fake import NUMBER_OPTIONS
+    from pramana.providers.text.fake import NUMBER_OPTION_MAXIMUMS
 
     section = (
         (DOCS / "running.md").read_text(encoding="utf-8").partition("## The fake provider")[2].partition("\n## ")[0]
     )
-    assert [name for name in (*NUMBER_OPTIONS, "fake:echo", "fake:fixed=TEXT") if f"`{name}`" not in section] == []
+    assert [
+        name for name in (*NUMBER_OPTION_MAXIMUMS, "fake:echo", "fake:fixed=TEXT") if f"`{name}`" not in section
+    ] == []
 
 
 def test_every_option_of_the_loopback_servers_has_a_help_text() -> None:
@@ -201,12 +203,12 @@ def test_every_option_of_the_loopback_servers_has_a_help_text() -> None:
 
 def test_every_environment_variable_is_documented() -> None:
     from pramana import settings
-    from pramana.providers.kinds import VARIABLES
+    from pramana.providers.kinds import VARIABLES_BY_KIND
 
     page = (DOCS / "configuration.md").read_text(encoding="utf-8")
     source = Path(settings.__file__).read_text(encoding="utf-8")
     read = set(re.findall(r"variable\(\"([A-Z_]+)\"\)", source))
-    read |= {name for known in VARIABLES.values() for name in (*known.keys, *known.base_urls)}
+    read |= {name for known in VARIABLES_BY_KIND.values() for name in (*known.key_variables, *known.base_url_variables)}
     assert {"PRAMANA_HOME", "PRAMANA_DATABASE_URL", "PRAMANA_DEBUG"} < read
     assert [name for name in sorted(read) if f"`{name}`" not in page] == []
 
@@ -233,14 +235,14 @@ def test_the_price_entry_suggested_by_the_error_is_valid() -> None:
     from pramana.providers.names import resolve_target
     from pramana.providers.prices import Prices
     from pramana.request import Limits
-    from pramana.run.accounts import Reach
+    from pramana.run.accounts import ProviderReach
 
     settings.data_folder().mkdir(parents=True)
     plan = Plan("mine", None, (resolve_target('http://localhost:8000/v1#"llama"'),))
     with pytest.raises(InvalidInput) as caught:
-        refuse_unknown_prices(plan, Prices(), Limits(max_cost_usd=1), Reach())
+        refuse_unknown_prices(plan, Prices(), Limits(max_cost_usd=1), ProviderReach())
     settings.prices_file_path().write_text(str(caught.value).partition("\n")[2], encoding="utf-8")
-    refuse_unknown_prices(plan, Prices.load(settings.prices_file_path()), Limits(max_cost_usd=1), Reach())
+    refuse_unknown_prices(plan, Prices.load(settings.prices_file_path()), Limits(max_cost_usd=1), ProviderReach())
 
 
 def test_the_workflow_and_hook_shown_match_the_repository() -> None:
@@ -312,7 +314,7 @@ def test_every_table_column_is_documented_with_its_type() -> None:
 
 
 def test_every_file_ending_and_format_name_is_documented() -> None:
-    from pramana.report.exporters import ALIASES, find_exporter
+    from pramana.report.exporters import FORMAT_ALIASES, find_exporter
     from pramana.report.exports import FORMATS
 
     section = (DOCS / "running.md").read_text(encoding="utf-8").partition("## Export files\n")[2].partition("\n## ")[0]
@@ -320,16 +322,16 @@ def test_every_file_ending_and_format_name_is_documented() -> None:
         ending: set(re.findall(r"`(\w+)`", names))
         for ending, names in re.findall(r"(?m)^\| `(\.\w+)` \| (.+?) \|", section)
     }
-    known = [*zip(FORMATS, FORMATS, strict=True), *ALIASES.items()]
+    known = [*zip(FORMATS, FORMATS, strict=True), *FORMAT_ALIASES.items()]
     assert shown == {find_exporter(each).ending: {name for name, of in known if of == each} for each in FORMATS}
 
 
 def test_the_documented_retry_limits_match_the_code() -> None:
     from pramana.providers.text.anthropic import DEFAULT_MAX_TOKENS
-    from pramana.run.asking import ATTEMPTS, FIRST_ATTEMPTS, MAX_HOLD_S
+    from pramana.run.asking import MAX_ATTEMPTS, MAX_ATTEMPTS_BEFORE_REPLY, MAX_RETRY_AFTER_S
 
     page = " ".join((DOCS / "running.md").read_text(encoding="utf-8").split())
-    assert (ATTEMPTS, FIRST_ATTEMPTS, MAX_HOLD_S, DEFAULT_MAX_TOKENS) == (10, 4, 900, 1024)
+    assert (MAX_ATTEMPTS, MAX_ATTEMPTS_BEFORE_REPLY, MAX_RETRY_AFTER_S, DEFAULT_MAX_TOKENS) == (10, 4, 900, 1024)
     for said in ("up to ten attempts over two to three minutes, four while", "longer than 15 minutes", "it is 1,024"):
         assert said in page
 

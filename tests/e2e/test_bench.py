@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from pramana import clock, settings
-from pramana.bench import Progress, execute, judge_again
+from pramana.bench import Progress, execute, rescore_run
 from pramana.errors import AuthenticationFailed, BudgetSpent, InvalidInput
 from pramana.model import Outcome, Run
 from pramana.planning import create_run
@@ -58,7 +58,7 @@ def judged_suite(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(asking, "FIRST_RETRY_WAIT_S", 0.001)
 
 
 def run_with_server(use: Callable[[Loopback, Store], Awaitable[T]], wire: OpenAIWire | None = None, **given: Any) -> T:
@@ -176,7 +176,7 @@ def test_every_request_has_a_timeout(suite: Path) -> None:
         return ended, server.count, [str(each.failure) for _, each in store.results.iterate(run.id)]
 
     ended, requests, failures = run_with_server(use, faults=[Fault("hang")])
-    assert (ended.status, ended.stored, requests) == ("finished", 10, 10 * asking.FIRST_ATTEMPTS)
+    assert (ended.status, ended.stored, requests) == ("finished", 10, 10 * asking.MAX_ATTEMPTS_BEFORE_REPLY)
     assert all("within 0.1 s" in each for each in failures)
 
 
@@ -338,7 +338,7 @@ def test_a_budget_spent_before_judging_keeps_the_reply(judged_suite: Path) -> No
         run = create_run_of(store, judged_suite, f"{server.url}#m")
         ended = await execute(store, run, Limits(concurrency=1, max_total_tokens=5), stop=stop)
         (reasons) = [each.checks[0].reason for _, each in store.results.iterate(run.id)]
-        number = await judge_again(store, ended, None, Limits())
+        number = await rescore_run(store, ended, None, Limits())
         assert number == 1
         return ended, reasons, stop, list_outcomes(store, run)
 
@@ -378,7 +378,7 @@ def test_rescoring_calls_only_the_judge(judged_suite: Path) -> None:
         asked = server.count
         async with Loopback(OpenAIWire("By no means.\nNO")) as strict:
             before = list_outcomes(store, run)
-            await judge_again(store, ended, f"{strict.url}#j", Limits())
+            await rescore_run(store, ended, f"{strict.url}#j", Limits())
             return before, list_outcomes(store, run), server.count - asked, strict.count
 
     before, after, of_the_model, of_the_judge = run_with_server(use)
@@ -392,7 +392,7 @@ def test_an_interrupted_rescoring_keeps_every_old_verdict(judged_suite: Path) ->
         ended = await execute(store, run, Limits())
         async with Loopback(OpenAIWire("By no means.\nNO")) as strict:
             with pytest.raises(BudgetSpent):
-                await judge_again(store, ended, f"{strict.url}#j", Limits(concurrency=1, max_total_tokens=300))
+                await rescore_run(store, ended, f"{strict.url}#j", Limits(concurrency=1, max_total_tokens=300))
             assert 0 < strict.count < 10
             return list_outcomes(store, run)
 
@@ -408,7 +408,7 @@ def test_a_failed_start_creates_no_run(suite: Path, monkeypatch: pytest.MonkeyPa
         first = await execute(store, create_run_of(store, suite, f"{server.url}#m"), Limits())
         with pytest.raises(AuthenticationFailed, match="set OPENAI_API_KEY"):
             await execute(store, create_run_of(store, suite, "gpt-5"), Limits())
-        return store.runs.page()[0], first
+        return store.runs.read_page()[0], first
 
     runs, first = run_with_server(use)
     assert [(run.id, run.status) for run in runs] == [(first.id, "finished")]
@@ -473,7 +473,7 @@ def test_rescoring_offline_checks_needs_no_key(suite: Path, monkeypatch: pytest.
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         run = await execute(store, create_run_of(store, suite, "gpt-5"), Limits())
         monkeypatch.delenv("OPENAI_API_KEY")
-        assert await judge_again(store, run, None, Limits()) == 1
+        assert await rescore_run(store, run, None, Limits()) == 1
         return list_outcomes(store, run)
 
     assert run_with_server(use) == ["passed"] * 10

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 
 SERVER = ("cryptography", "fastapi", "fastapi_offline", "httptools", "nicegui", "starlette", "uvicorn")
 EXTRAS = (
@@ -77,6 +77,6 @@ def test_a_missing_extra_is_named(tmp_path: Path, arguments: tuple[str, ...], ex
     done = run_pramana(tmp_path, *arguments)
     assert done.returncode in (2, 3), done.stderr
     said = done.stdout + done.stderr
-    assert install_command(extra) in " ".join(said.split())  # a summary wraps it
+    assert make_install_command(extra) in " ".join(said.split())  # a summary wraps it
     assert "Traceback" not in said
     assert "defect" not in said

@@ -20,11 +20,11 @@ from unittest.mock import patch
 import pytest
 
 from pramana import audio, clock, settings
-from pramana.bench import Progress, execute, judge_again
+from pramana.bench import Progress, execute, rescore_run
 from pramana.embedded import ears, language
 from pramana.model import Case, Check, Outcome, Result, Run
 from pramana.planning import create_run
-from pramana.providers.voice.cascade import ANSWER_S, NO_ANSWER, NOT_UNDERSTOOD
+from pramana.providers.voice.cascade import MAX_ANSWER_S, NO_ANSWER_APOLOGY, NOT_UNDERSTOOD_APOLOGY
 from pramana.report.summary import summarise_run
 from pramana.request import Limits, RunRequest
 from pramana.run.call import STAGES
@@ -141,7 +141,7 @@ from pramana.model import Turn
 if sys.argv[1] in ("deaf", "wrong-words"):
     print(WhisperModel(None).transcribe(numpy.ones(16000, numpy.int16)))
 else:
-    print(language.engine().submit((Turn("user", "Hi"),), {"max_tokens": 30}, lambda: False).result().text)
+    print(language.get_engine().submit((Turn("user", "Hi"),), {"max_tokens": 30}, lambda: False).result().text)
 """
 
 
@@ -181,13 +181,13 @@ def test_an_answer_is_short_and_plain_without_repetition(calls: Mapping[Fault, C
     assert count_most_repeated(call.text) < 3
     assert call.text.rstrip()[-1] in ".!?\"'”’"
     spoken = [each for each in call.events if each["event"] == "agent_audio"]
-    assert 0 < sum(each["seconds"] for each in spoken) <= ANSWER_S
+    assert 0 < sum(each["seconds"] for each in spoken) <= MAX_ANSWER_S
     assert [each["text"] for each in call.events if each["event"] == "agent_text"] == [call.text]
 
 
 def test_each_fault_changes_what_the_agent_says(calls: Mapping[Fault, Call]) -> None:
-    assert calls["empty"].text == NO_ANSWER
-    assert calls["deaf"].text == NOT_UNDERSTOOD
+    assert calls["empty"].text == NO_ANSWER_APOLOGY
+    assert calls["deaf"].text == NOT_UNDERSTOOD_APOLOGY
     assert len(calls["long"].text.split()) < LONG_WORDS / 10
     heard = [each for each in calls["wrong-words"].events if each["event"] == "user_text" and each["final"]]
     assert [each["text"] for each in heard] == [WRONG_WORDS]
@@ -252,7 +252,7 @@ def test_a_first_run_of_the_text_model_has_no_errors(tmp_path: Path, fault: Faul
 def test_a_stored_call_can_be_rescored(calls: Mapping[Fault, Call], fault: Fault) -> None:
     call = calls[fault]
     with open_home(call.home) as store, inject_fault(fault):
-        number = asyncio.run(judge_again(store, call.run, "fake:fixed=YES", Limits()))
+        number = asyncio.run(rescore_run(store, call.run, "fake:fixed=YES", Limits()))
         ((_, again),) = store.results.iterate_with_cases(call.run.id, scoring=number)
     assert check(again, "call").outcome is Outcome.PASSED
     assert check(again, "call").evidence["guard"] == check(call.result, "call").evidence["guard"]

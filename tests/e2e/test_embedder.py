@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from pramana import settings
-from pramana.bench import execute, judge_again
+from pramana.bench import execute, rescore_run
 from pramana.errors import AuthenticationFailed, BudgetSpent, InvalidInput, OutOfCredit
 from pramana.model import Check, Outcome, Run
 from pramana.planning import create_run
@@ -97,7 +97,7 @@ def test_the_command_line_scores_similarity_by_a_providers_embeddings(tmp_path: 
         assert (again.returncode, list_checks(store, run)[0].version) == (0, "1 compatible:embed")
         here = run_pramana("rescore", "latest", "--embedder", "local", "--json")
         assert (here.returncode, list_checks(store, run)[0].version) == (0, "1 all-MiniLM-L6-v2 0.1.0 sha256:53aa5117")
-    assert list(store.scorings.list(run.id).values())[1:] == [
+    assert list(store.scorings.read_labels(run.id).values())[1:] == [
         f"judged by itself, embedded by {embedder}",
         "judged by itself",
     ]
@@ -121,7 +121,7 @@ def test_an_ideal_is_embedded_once_per_run(tmp_path: Path) -> None:
 
 
 def test_a_failed_embedding_request_is_retried_like_a_reply(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(asking, "FIRST_RETRY_WAIT_S", 0.01)
 
     async def use(server: Loopback, store: Store) -> tuple[Run, list[Check]]:
         ended = await execute(store, create_run_of(store, suite, server), Limits(concurrency=4))
@@ -166,8 +166,8 @@ def test_the_cost_of_embeddings_counts_toward_the_cost_limit(tmp_path: Path) -> 
         assert (done.status, store.results.count_outcomes(done.id)[Outcome.PASSED]) == ("finished", 20)
         assert {check.outcome for check in list_checks(store, done)} == {Outcome.PASSED}, "no budget is a wrong answer"
         with pytest.raises(BudgetSpent):
-            await judge_again(store, done, None, Limits(concurrency=1, max_cost_usd=1))
-        assert "ended early: the run's limit of $1 is reached" in store.scorings.list(done.id)[1]
+            await rescore_run(store, done, None, Limits(concurrency=1, max_cost_usd=1))
+        assert "ended early: the run's limit of $1 is reached" in store.scorings.read_labels(done.id)[1]
         assert {check.outcome for check in list_checks(store, done)} == {Outcome.PASSED}
 
     run_with_server(use)
@@ -182,7 +182,7 @@ def test_an_unknown_embedder_price_is_refused_under_a_cost_limit(suite: Path) ->
         run = await execute(store, create_run_of(store, suite, server), Limits(max_cost_usd=1))
         settings.prices_file_path().unlink()
         with pytest.raises(InvalidInput, match="no price is known for"):
-            await judge_again(store, run, None, Limits(max_cost_usd=1))
+            await rescore_run(store, run, None, Limits(max_cost_usd=1))
         return server.count
 
     assert run_with_server(use) == 1

@@ -205,7 +205,7 @@ def test_the_client_waits_for_the_requested_time(
         assert server.store
         assert server.serving
         server.store.preferences.write({"anonymous_submission": True, "requests_per_minute": 120})
-        server.serving.refresh()
+        server.serving.refresh_settings()
         code, said = community.submit(server)
         assert (code, "Submitted 10 results" in said) == (0, True), said
         assert wait_times, "it was never told to wait"

@@ -363,7 +363,7 @@ def test_a_process_that_lost_its_lease_leaves_the_run_to_its_successor(
     run = create_run(store, RunRequest(paths=(suite,), models=("fake:latency=0.05,fixed=Yes",)))
 
     def sleep_through_it(_: object) -> None:
-        if store.queue.holder(run.id) != "a rival":
+        if store.queue.find_holder(run.id) != "a rival":
             time.sleep(0.4)
             assert store.queue.claim(run.id, "a rival", 60)
 
@@ -373,7 +373,9 @@ def test_a_process_that_lost_its_lease_leaves_the_run_to_its_successor(
         r"a rival (has taken over|is running) run"  # when a result is stored, or by the heartbeat: whichever is first
     )
     assert re.search(noticed, str(stop.error))
-    assert (ended.status, store.queue.holder(run.id)) == ("running", "a rival"), "how it ends is the other's to say"
+    assert (ended.status, store.queue.find_holder(run.id)) == ("running", "a rival"), (
+        "how it ends is the other's to say"
+    )
     assert 0 < ended.stored < 500
     store.close()
 

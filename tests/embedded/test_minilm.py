@@ -13,7 +13,7 @@ from pramana.embedded.minilm import MAX_PIECES, MiniLM
 
 @pytest.fixture(scope="module")
 def encoder() -> MiniLM:
-    return MiniLM(weights.verify_folder(minilm.WEIGHTS) / "model")
+    return MiniLM(weights.verify_folder(minilm.WEIGHTS_NAME) / "model")
 
 
 # ── Word pieces ──

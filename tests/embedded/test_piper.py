@@ -21,7 +21,7 @@ from pramana import audio
 from pramana.embedded import ears, piper, voice, weights
 from pramana.embedded.piper import CannotSpeak, speak
 from pramana.embedded.voice import Clause, to_phonemes
-from pramana.embedded.weights import WEIGHTS, File
+from pramana.embedded.weights import WEIGHTS, PinnedFile
 from pramana.errors import WeightsMissing
 from pramana.score.words import count_word_errors
 from pramana.settings import data_folder
@@ -112,7 +112,7 @@ def pull_toy(monkeypatch: pytest.MonkeyPatch, sounds: str = SOUNDS) -> Path:
     """Put the toy where a pull would have put Piper, pinned as that is."""
     tokens = "".join(f"{sound} {number}\n" for number, sound in enumerate("_^$" + sounds))
     files = {"model.onnx": make_toy_model(), "tokens.txt": tokens.encode()}
-    pinned = {name: File(len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()}
+    pinned = {name: PinnedFile(len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()}
     fields = {name: getattr(WEIGHTS["piper"], name) for name in weights.Weights.__slots__}
     monkeypatch.setitem(WEIGHTS, "piper", weights.Weights(**{**fields, "files": pinned}))
     folder = weights.target_folder("piper")
@@ -140,10 +140,10 @@ def toy_voice(monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_speech_has_the_callers_rate_and_the_loudness_of_espeak() -> None:
     samples = speak("Hello there, can you hear me?", "en")
     assert samples.dtype == np.int16
-    assert audio.problem(samples, audio.CALLER_RATE) is None
-    assert audio.active_level_dbfs(samples, audio.CALLER_RATE) == pytest.approx(voice.LEVEL_DBFS, abs=0.05)
+    assert audio.find_prompt_problem(samples, audio.CALLER_RATE) is None
+    assert audio.active_level_dbfs(samples, audio.CALLER_RATE) == pytest.approx(voice.SPEECH_LEVEL_DBFS, abs=0.05)
     [clause, other] = to_phonemes("Hello there, can you hear me?", "en")
-    sounds = len(f"{clause.phonemes}{clause.stop} {other.phonemes}{other.stop}")
+    sounds = len(f"{clause.phonemes}{clause.closing_mark} {other.phonemes}{other.closing_mark}")
     tones = (2 * sounds + 3) * TOY_TONE / TOY_RATE  # each sound, what is between, before and after
     assert len(samples) / audio.CALLER_RATE == pytest.approx(tones, abs=0.1)
 
@@ -151,25 +151,25 @@ def test_speech_has_the_callers_rate_and_the_loudness_of_espeak() -> None:
 @pytest.mark.usefixtures("toy_voice")
 def test_sentences_are_separated_by_a_pause() -> None:
     both, first, second = (len(speak(each, "en")) for each in ("Hello. Good day.", "Hello.", "Good day."))
-    assert (both - first - second) / audio.CALLER_RATE == pytest.approx(piper.PAUSE_S, abs=0.07)
+    assert (both - first - second) / audio.CALLER_RATE == pytest.approx(piper.SENTENCE_PAUSE_S, abs=0.07)
 
 
 @pytest.mark.usefixtures("toy_voice")
 def test_speakers_differ_and_regions_sound_the_same() -> None:
-    digests = [audio.digest(speak("Hello there", "en", speaker), 16_000) for speaker in range(TOY_SPEAKERS)]
+    digests = [audio.digest_sound(speak("Hello there", "en", speaker), 16_000) for speaker in range(TOY_SPEAKERS)]
     assert len(set(digests)) == TOY_SPEAKERS
     for code in ("en-US", "EN_gb", "en-IN"):
-        assert audio.digest(speak("Hello there", code), 16_000) == digests[0]
+        assert audio.digest_sound(speak("Hello there", code), 16_000) == digests[0]
 
 
 @pytest.mark.usefixtures("toy_voice")
 def test_speech_is_identical_in_other_processes_and_threads() -> None:
     texts = ["Hello there, can you hear me?", "It costs 3.50. Why?"]
-    expected = [audio.digest(speak(each, "en"), 16_000) for each in texts]
+    expected = [audio.digest_sound(speak(each, "en"), 16_000) for each in texts]
     assert speak_in_another_process(texts, WEIGHTS["piper"].files) == expected
     piper._open_voice.cache_clear()
     with ThreadPoolExecutor(4) as pool:
-        assert [audio.digest(each, 16_000) for each in pool.map(speak, texts * 4, ["en"] * 8)] == expected * 4
+        assert [audio.digest_sound(each, 16_000) for each in pool.map(speak, texts * 4, ["en"] * 8)] == expected * 4
 
 
 def speak_in_another_process(texts: list[str], files: object) -> list[str]:
@@ -177,8 +177,8 @@ def speak_in_another_process(texts: list[str], files: object) -> list[str]:
         "import json, sys; from pramana import audio; from pramana.embedded import weights, piper\n"
         "texts, files = json.loads(sys.argv[1])\n"
         "pin = weights.WEIGHTS['piper']\n"
-        "object.__setattr__(pin, 'files', {name: weights.File(*file) for name, file in files.items()})\n"
-        "print(json.dumps([audio.digest(piper.speak(each, 'en'), 16000) for each in texts]))"
+        "object.__setattr__(pin, 'files', {name: weights.PinnedFile(*file) for name, file in files.items()})\n"
+        "print(json.dumps([audio.digest_sound(piper.speak(each, 'en'), 16000) for each in texts]))"
     )
     there = subprocess.run(
         [sys.executable, "-c", code, json.dumps([texts, files])], capture_output=True, text=True, check=True
@@ -195,7 +195,7 @@ def test_noise_after_the_last_word_is_removed() -> None:
     room = chance.normal(0, 150, rate // 5)  # 29 dB below it, and audible all the same
     samples = np.concatenate((room, word, room)).astype(np.int16)
     end = len(room) + len(word)
-    assert audio.last_audible(samples, rate) == pytest.approx(len(samples), abs=rate * 0.02)
+    assert audio.find_last_audible(samples, rate) == pytest.approx(len(samples), abs=rate * 0.02)
     faded = piper._trim_reverb_tail(samples)
     assert end <= len(faded) <= end + rate * (piper.FADE_S + 0.01)
     assert np.array_equal(faded[:end], samples[:end])
@@ -276,7 +276,7 @@ def test_modified_weights_are_not_used(toy_voice: Path) -> None:
 )
 def test_clauses_end_with_their_punctuation(written: str, stops: list[str]) -> None:
     found = to_phonemes(written, "en")
-    assert [clause.stop for clause in found] == stops
+    assert [clause.closing_mark for clause in found] == stops
     assert all(clause.phonemes for clause in found)
 
 
@@ -319,14 +319,16 @@ def test_the_real_voice_is_intelligible_and_identical_in_two_processes(monkeypat
     ]
     spoken = [speak(each, "en") for each in texts]
     for samples in spoken:
-        assert audio.problem(samples, audio.CALLER_RATE) is None
-        assert audio.active_level_dbfs(samples, audio.CALLER_RATE) == pytest.approx(voice.LEVEL_DBFS, abs=0.05)
-    assert speak_in_another_process(texts, WEIGHTS["piper"].files) == [audio.digest(each, 16_000) for each in spoken]
+        assert audio.find_prompt_problem(samples, audio.CALLER_RATE) is None
+        assert audio.active_level_dbfs(samples, audio.CALLER_RATE) == pytest.approx(voice.SPEECH_LEVEL_DBFS, abs=0.05)
+    assert speak_in_another_process(texts, WEIGHTS["piper"].files) == [
+        audio.digest_sound(each, 16_000) for each in spoken
+    ]
     listener = ears.WhisperModel.open()
     heard = [
         count_word_errors(said, listener.transcribe(samples), "en") for said, samples in zip(texts, spoken, strict=True)
     ]
     assert sum(each.count for each in heard) <= 0.1 * sum(each.reference_words for each in heard)
-    assert audio.digest(speak(texts[0], "en", 903), 16_000) != audio.digest(spoken[0], 16_000)
+    assert audio.digest_sound(speak(texts[0], "en", 903), 16_000) != audio.digest_sound(spoken[0], 16_000)
     with pytest.raises(CannotSpeak, match="0 to 903"):
         speak(texts[0], "en", 904)

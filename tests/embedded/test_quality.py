@@ -16,7 +16,7 @@ from pramana.embedded import quality
 from pramana.embedded.quality import estimate_quality
 from pramana.embedded.voice import speak
 from pramana.errors import EngineMissing
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +38,8 @@ def test_noise_lowers_background_and_overall_quality(sentence: Samples) -> None:
 
 
 def test_mel_bands_match_those_of_the_training() -> None:
-    tone = (0.3 * np.sin(2 * np.pi * 1000 * np.arange(quality._WINDOW - 160) / 16_000)).astype(np.float32)
-    bands = quality._mel_bands(tone)
+    tone = (0.3 * np.sin(2 * np.pi * 1000 * np.arange(quality._WINDOW_SAMPLES - 160) / 16_000)).astype(np.float32)
+    bands = quality._compute_mel_levels(tone)
     assert bands.shape == (900, 120)
     assert bands.dtype == np.float32
     assert bands.max() == 1.0  # the loudest, at 0 dB
@@ -79,5 +79,5 @@ def test_without_library_or_models_the_error_says_what_to_install(
 ) -> None:
     quality._load_models.cache_clear()
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(EngineMissing, match=re.escape(install_command("voice"))):
+    with pytest.raises(EngineMissing, match=re.escape(make_install_command("voice"))):
         estimate_quality(sentence)

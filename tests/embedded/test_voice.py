@@ -13,11 +13,18 @@ import pytest
 import pramana
 from pramana import audio
 from pramana.embedded import voice
-from pramana.embedded.scripts import UNSUPPORTED_LANGUAGES, VOICES, Voice, find_script, find_voice, prepare_text
+from pramana.embedded.scripts import (
+    UNSUPPORTED_LANGUAGES,
+    VOICE_BY_LANGUAGE,
+    Voice,
+    find_script,
+    find_voice,
+    prepare_text,
+)
 from pramana.embedded.voice import CannotSpeak, speak
 from pramana.errors import EngineMissing, InvalidInput
-from pramana.installation import install_command
-from pramana.load import cases_of, find_files
+from pramana.installation import make_install_command
+from pramana.load import cases_of, find_case_files
 
 GREETINGS = {
     "af": "Goeie môre, hoe gaan dit?", "am": "እንደምን አደሩ", "ar": "صباح الخير، كيف حالك؟", "as": "নমস্কাৰ",
@@ -51,14 +58,14 @@ GREETINGS = {
 @pytest.mark.parametrize("language", sorted(GREETINGS))
 def test_every_listed_language_is_spoken_in_its_script(language: str) -> None:
     samples = speak(GREETINGS[language], language)
-    assert audio.problem(samples, audio.CALLER_RATE) is None
+    assert audio.find_prompt_problem(samples, audio.CALLER_RATE) is None
     assert 0.4 < len(samples) / audio.CALLER_RATE < 6
-    assert audio.active_level_dbfs(samples, audio.CALLER_RATE) == pytest.approx(voice.LEVEL_DBFS, abs=0.05)
+    assert audio.active_level_dbfs(samples, audio.CALLER_RATE) == pytest.approx(voice.SPEECH_LEVEL_DBFS, abs=0.05)
 
 
 def test_greetings_cover_every_language() -> None:
-    assert set(GREETINGS) == {code.partition("-")[0] for code in VOICES}
-    assert not set(UNSUPPORTED_LANGUAGES) & set(VOICES)
+    assert set(GREETINGS) == {code.partition("-")[0] for code in VOICE_BY_LANGUAGE}
+    assert not set(UNSUPPORTED_LANGUAGES) & set(VOICE_BY_LANGUAGE)
 
 
 @pytest.mark.parametrize(
@@ -84,24 +91,24 @@ def test_greetings_cover_every_language() -> None:
     ],
 )
 def test_a_language_code_selects_its_voice(code: str, file: str) -> None:
-    assert find_voice(code).file == file
+    assert find_voice(code).espeak_file == file
 
 
-@pytest.mark.parametrize("code", sorted(VOICES))
+@pytest.mark.parametrize("code", sorted(VOICE_BY_LANGUAGE))
 def test_espeak_has_every_listed_voice(code: str) -> None:
     with voice._load_library() as library:
-        assert voice._open_voice(library, VOICES[code]) == 22050
+        assert voice._initialise_voice(library, VOICE_BY_LANGUAGE[code]) == 22050
 
 
 def test_regions_sound_different() -> None:
     text = "I can't get the schedule for the party in the garage."
-    assert audio.digest(speak(text, "en-US"), 16_000) != audio.digest(speak(text, "en-GB"), 16_000)
+    assert audio.digest_sound(speak(text, "en-US"), 16_000) != audio.digest_sound(speak(text, "en-GB"), 16_000)
 
 
 def test_every_library_prompt_is_spoken_or_refused_for_its_script() -> None:
     counts: Counter[tuple[str, str]] = Counter()
     reasons = set()
-    for path in find_files([Path(pramana.__file__).parent / "scenarios"]):
+    for path in find_case_files([Path(pramana.__file__).parent / "scenarios"]):
         for case in cases_of(path):
             language = case.facets.language or "en"
             if language == "en" and counts["en", "spoken"] >= 10:
@@ -113,7 +120,7 @@ def test_every_library_prompt_is_spoken_or_refused_for_its_script() -> None:
                 reasons.add(str(refused).partition(" script, and the text contains ")[2].partition(",")[0])
             else:
                 counts[language, "spoken"] += 1
-                assert audio.problem(samples, audio.CALLER_RATE) is None
+                assert audio.find_prompt_problem(samples, audio.CALLER_RATE) is None
     assert reasons == {"Han", "Latin"}
     assert {language for language, how in counts if how == "refused"} == {"ar", "hi", "ja"}
     assert counts["ja", "spoken"] == 0  # all of them have kanji
@@ -184,7 +191,7 @@ def test_texts_that_would_be_spelled_out_or_garbled_are_refused(text: str, langu
 
 def test_espeak_names_unknown_letters_as_the_guard_assumes() -> None:
     with voice._load_library() as library:
-        voice._open_voice(library, VOICES["ja"])
+        voice._initialise_voice(library, VOICE_BY_LANGUAGE["ja"])
         assert voice._switches_language(library, "東京")  # "Chinese letter, Chinese letter"
         assert not voice._switches_language(library, "とうきょう")
 
@@ -194,12 +201,12 @@ def test_a_nonzero_espeak_status_is_an_error() -> None:
         voice._load_library() as library,
         pytest.raises(CannotSpeak, match="setting voice no/such: the voice is unknown"),
     ):
-        voice._open_voice(library, Voice("no/such", ("Latin",)))
+        voice._initialise_voice(library, Voice("no/such", ("Latin",)))
 
 
 def test_text_is_not_interpreted_as_markup() -> None:
     assert len(speak("<speak><break time='60s'/>hi</speak>", "en")) < 15 * audio.CALLER_RATE
-    assert audio.digest(speak("[[h@'loU]]", "en"), 16_000) != audio.digest(speak("hello", "en"), 16_000)
+    assert audio.digest_sound(speak("[[h@'loU]]", "en"), 16_000) != audio.digest_sound(speak("hello", "en"), 16_000)
 
 
 @pytest.mark.parametrize(
@@ -225,25 +232,27 @@ def test_speech_does_not_depend_on_earlier_texts_or_the_process() -> None:
     texts = [("Hello there, can you hear me?", "en"), ("Guten Tag, wie spät ist es?", "de"), ("你好吗？", "zh")]
     code = (
         "import json, sys; from pramana import audio; from pramana.embedded.voice import speak\n"
-        "print(json.dumps([audio.digest(speak(*each), 16000) for each in json.loads(sys.argv[1])]))"
+        "print(json.dumps([audio.digest_sound(speak(*each), 16000) for each in json.loads(sys.argv[1])]))"
     )
     there = subprocess.run(
         [sys.executable, "-c", code, json.dumps(texts[::-1])], capture_output=True, text=True, check=True
     )
     for _ in range(2):  # the library itself would speak otherwise the second time
-        assert [audio.digest(speak(*each), 16_000) for each in texts] == json.loads(there.stdout)[::-1]
+        assert [audio.digest_sound(speak(*each), 16_000) for each in texts] == json.loads(there.stdout)[::-1]
     assert there.stderr == ""
 
 
 def test_several_threads_get_the_same_sound(capfd: pytest.CaptureFixture[str]) -> None:
     texts = [(GREETINGS[language], language) for language in ("en", "de", "fr", "ru", "zh", "hi")] * 3
-    expected = [audio.digest(speak(*each), 16_000) for each in texts]
+    expected = [audio.digest_sound(speak(*each), 16_000) for each in texts]
     with ThreadPoolExecutor(6) as pool:
-        assert [audio.digest(samples, 16_000) for samples in pool.map(lambda each: speak(*each), texts)] == expected
+        assert [
+            audio.digest_sound(samples, 16_000) for samples in pool.map(lambda each: speak(*each), texts)
+        ] == expected
     assert capfd.readouterr().err == ""
 
 
 def test_without_espeak_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
-    with pytest.raises(EngineMissing, match=re.escape(install_command("voice"))):
+    with pytest.raises(EngineMissing, match=re.escape(make_install_command("voice"))):
         speak("Hello", "en")

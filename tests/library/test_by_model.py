@@ -20,7 +20,7 @@ def test_a_model_is_found_by_its_short_name() -> None:
 
 def test_an_ambiguous_short_name_matches_no_model() -> None:
     names = [ModelNames(f"python:{module}:bot", f"{module}:bot") for module in ("one", "two")]
-    found = ByModel(names, {each.typed: each.provider for each in names})
+    found = ByModel(names, {each.typed: each.name_at_provider for each in names})
     assert "bot" not in found
     assert found.get("bot") is None
     assert (found["python:two:bot"], found["one:bot"]) == ("two:bot", "one:bot")

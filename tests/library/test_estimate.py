@@ -18,7 +18,7 @@ def never_called(prompt: str) -> str:
 
 def count_stored_runs() -> int:
     with closing(open_store(settings.database_url())) as store:
-        return store.runs.page()[1]
+        return store.runs.read_page()[1]
 
 
 def test_an_estimate_calls_no_model_and_stores_nothing() -> None:

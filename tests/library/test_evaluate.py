@@ -174,7 +174,7 @@ def test_a_function_without_a_prompt_parameter_is_refused_and_no_run_is_created(
     with pytest.raises(InvalidInput, match=r"cannot be called.*expected a function of the prompt, or of `messages`"):
         pramana.evaluate(SUMS[:1], model=function)
     with closing(open_store(settings.database_url())) as store:
-        assert store.runs.page(limit=5)[1] == 0
+        assert store.runs.read_page(limit=5)[1] == 0
 
 
 def test_results_of_several_models_are_not_pooled() -> None:
@@ -360,7 +360,7 @@ def test_all_case_errors_are_reported_together_and_nothing_is_stored() -> None:
     assert refused.value.__notes__ == said[1:]  # which a traceback prints
     assert said[-1] == "cases[9]: expected a pramana.Case or a dictionary, found int"
     with closing(open_store(settings.database_url())) as store:
-        assert store.runs.page(limit=5)[1] == 0
+        assert store.runs.read_page(limit=5)[1] == 0
 
 
 @pytest.mark.parametrize(

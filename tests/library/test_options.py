@@ -14,7 +14,7 @@ import pramana
 from pramana import settings
 from pramana.embedded import language
 from pramana.errors import AuthenticationFailed, EngineMissing, InvalidInput
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 from pramana.library.options import RunOptions
 from pramana.store import open_store
 
@@ -182,11 +182,11 @@ def test_a_missing_runtime_is_reported_before_anything_is_stored_or_downloaded(m
     monkeypatch.setattr("pramana.planning.weights.pull", pulled.append)
     with pytest.raises(EngineMissing) as missing:
         pramana.evaluate(CASES, model="local")
-    assert str(missing.value) == f"the embedded model needs its runtime, xllamacpp: {install_command('local')}"
+    assert str(missing.value) == f"the embedded model needs its runtime, xllamacpp: {make_install_command('local')}"
     ours = [each for each in traceback.extract_tb(missing.tb) if Path(each.filename).parent.name == "library"]
     assert len([each for each in ours if each.filename != __file__]) == 1
     store = open_store(settings.database_url())
-    assert (pulled, store.runs.page()[0]) == ([], [])
+    assert (pulled, store.runs.read_page()[0]) == ([], [])
     store.close()
 
 

@@ -17,7 +17,7 @@ from pramana.analyse.gate import check_pass_rate
 from pramana.analyse.summary import Rate
 from pramana.app import documents
 from pramana.errors import InvalidInput, NotFound
-from pramana.library.pytest_integration import RunCount, make_evaluate, parametrize
+from pramana.library.pytest_integration import RunPassCount, make_evaluate, parametrize
 from pramana.load.problems import Problems
 from pramana.model import Run
 from pramana.store import open_store
@@ -109,7 +109,7 @@ def run_pytest(folder: Path, *arguments: str, cwd: Path | None = None) -> subpro
 def list_runs(folder: Path) -> list[Run]:
     """Return the runs that a session stored, newest first."""
     with closing(open_store(f"sqlite:///{folder / 'home' / 'pramana.sqlite3'}")) as store:
-        return list(store.runs.page(limit=500)[0])
+        return list(store.runs.read_page(limit=500)[0])
 
 
 def find_failure_section(output: str, test: str) -> str:
@@ -376,7 +376,7 @@ def test_next(pramana_evaluate):
 
 
 def test_every_evaluate_call_is_counted() -> None:
-    runs: list[RunCount] = []
+    runs: list[RunPassCount] = []
     evaluate = make_evaluate([], None, runs=runs)
     report = evaluate([{"input": "a", "ideal": "a"}, {"input": "b", "ideal": "c"}], model=str.lower, repeat=2)
     assert runs == [(report.run_id, 2, 4)]
@@ -473,6 +473,6 @@ def test_the_docs_page_shows_the_example_file_and_a_working_fixture(tmp_path: Pa
 @pytest.mark.parametrize(("passed", "failed", "proven"), [(29, 0, True), (28, 0, False), (45, 1, True), (44, 1, False)])
 def test_the_docs_page_states_how_many_cases_prove_a_pass_rate(passed: int, failed: int, *, proven: bool) -> None:
     total = passed + failed
-    assert check_pass_rate(Rate(passed=passed, failed=failed), total, 0.9, 0.95).met is proven
+    assert check_pass_rate(Rate(passed=passed, failed=failed), total, 0.9, 0.95).is_met is proven
     page = " ".join((DOCS / "pytest.md").read_text(encoding="utf-8").split())
     assert "you need at least 29 cases that all pass, or 46 cases with one failure" in page

@@ -32,7 +32,7 @@ def echo(prompt: str) -> str:
 
 def stored_runs() -> list[Run]:
     with closing(open_store(settings.database_url())) as store:
-        return list(store.runs.page(limit=9)[0])
+        return list(store.runs.read_page(limit=9)[0])
 
 
 # ── Streams ──
@@ -216,7 +216,7 @@ def test_an_interrupt_before_waiting_stops_the_run(
 ) -> None:
     asked: list[str] = []
     first = threading.Event()
-    start = session._start
+    start = session._run_in_thread
 
     def model(prompt: str) -> str:
         asked.append(prompt)
@@ -229,7 +229,7 @@ def test_an_interrupt_before_waiting_stops_the_run(
         assert first.wait(LONGEST_S)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session, "_start", interrupted_start)
+    monkeypatch.setattr(session, "_run_in_thread", interrupted_start)
     with pytest.raises(KeyboardInterrupt, match="interrupted; 1 of 8 results are stored; resume with"):
         pramana.evaluate(CASES, model=model, concurrency=1)
     assert len(asked) == 1
@@ -265,7 +265,7 @@ def test_a_run_that_ends_as_the_wait_times_out_returns_its_report(monkeypatch: p
                 raise
 
     def model(prompt: str) -> str:
-        threading.Timer(2 * session.REFRESH_S, may_end.set).start()
+        threading.Timer(2 * session.REFRESH_INTERVAL_S, may_end.set).start()
         assert may_end.wait(LONGEST_S)
         return prompt
 

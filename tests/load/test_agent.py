@@ -11,10 +11,10 @@ import pytest
 from msgspec import Struct, to_builtins
 
 from pramana.errors import InvalidInput, NotFound, Problem
-from pramana.load.agent import MAX_BYTES, load_agent, parse_agent, read_agent
+from pramana.load.agent import MAX_DESCRIPTION_BYTES, load_agent, parse_agent, read_agent
 from pramana.load.problems import Problems
 from pramana.providers.voice import description
-from pramana.providers.voice.declared import SHIPPED, parse_description
+from pramana.providers.voice.declared import SHIPPED_DESCRIPTIONS_FILE, parse_description
 from pramana.providers.voice.description import (
     CALL_SCOPE,
     INTERRUPT_SCOPE,
@@ -25,7 +25,7 @@ from pramana.providers.voice.description import (
 )
 
 ROOT = Path(__file__).parents[2]
-READY = SHIPPED.parent
+READY = SHIPPED_DESCRIPTIONS_FILE.parent
 """The files that ship: one agent each."""
 PAGE = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
 GOOD = """\
@@ -75,7 +75,7 @@ def test_every_shipped_file_loads_and_round_trips_through_storage(path: Path) ->
 
 def test_shipped_json_matches_the_shipped_files() -> None:
     says = "write it again: python -c 'from tests.load.test_agent import *; SHIPPED.write_text(shipped_json())'"
-    assert SHIPPED.read_text(encoding="utf-8") == shipped_json(), says
+    assert SHIPPED_DESCRIPTIONS_FILE.read_text(encoding="utf-8") == shipped_json(), says
 
 
 def test_the_documented_example_loads() -> None:
@@ -93,8 +93,14 @@ def test_every_key_and_placeholder_is_documented() -> None:
     }
     assert len(keys) > 30
     assert [key for key in sorted(keys) if not re.search(rf"`(uplink\.|downlink\.)?{key}`", PAGE)] == []
-    holes = CALL_SCOPE.always | CALL_SCOPE.maybe | MESSAGE_SCOPE.always | SOUND_SCOPE.always | INTERRUPT_SCOPE.always
-    holes |= {f"{root}.{'NAME' if root == 'parameters' else 'PATH'}" for root in REPLY_SCOPE.roots}
+    holes = (
+        CALL_SCOPE.always_known
+        | CALL_SCOPE.sometimes_known
+        | MESSAGE_SCOPE.always_known
+        | SOUND_SCOPE.always_known
+        | INTERRUPT_SCOPE.always_known
+    )
+    holes |= {f"{root}.{'NAME' if root == 'parameters' else 'PATH'}" for root in REPLY_SCOPE.path_roots}
     assert [hole for hole in sorted(holes) if f"{{{hole}}}" not in PAGE] == []
 
 
@@ -312,7 +318,7 @@ def test_a_node_that_contains_itself_is_refused() -> None:
 
 def test_a_too_large_file_or_another_encoding_is_refused() -> None:
     problems = Problems()
-    assert read_agent(b"# " + bytes(MAX_BYTES), problems) is None
+    assert read_agent(b"# " + bytes(MAX_DESCRIPTION_BYTES), problems) is None
     assert read_agent(b"name: \xff\xfe", problems) is None
     assert [(each.message[:26], each.line, each.column) for each in problems] == [
         ("the file is larger than 1 ", 1, 1),

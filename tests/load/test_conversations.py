@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pramana.errors import Problem
-from pramana.hash import case_digest
+from pramana.hash import hash_case
 from pramana.load import cases_of
-from pramana.load.manifest import BUILT_IN
+from pramana.load.manifest import BUILT_IN_SUITES_FOLDER
 from pramana.load.problems import Problems
-from pramana.load.scenario import Scenario, check_scenario, parse_scenarios, write_scenarios
-from pramana.load.schema import scenario_schema
+from pramana.load.scenario import Scenario, check_scenario, format_scenarios, parse_scenarios
+from pramana.load.schema import make_scenario_schema
 from pramana.load.suite import check_suite
-from pramana.load.yaml12 import lines_of
+from pramana.load.yaml12 import split_lines
 from pramana.model import Assertion, Case, Expected, Line
 from pramana.store.records import case_from_json, case_to_json
 
@@ -63,8 +63,8 @@ def test_a_single_prompt_scenario_keeps_its_digest() -> None:
     [scenario], _ = parse(TOP + 'tags: [a, "1.0"]\nprompt_audio_url: /audio/a.wav\n')
     case = scenario.to_case()
     assert (case.script, case.conditions) == ((), "")
-    assert case_digest(case) == "sha256:36821ea32763add912147197194c6b0236eae11ed62f8fc8848a1901ba9a7c71"
-    assert write_scenarios([scenario]) == (
+    assert hash_case(case) == "sha256:36821ea32763add912147197194c6b0236eae11ed62f8fc8848a1901ba9a7c71"
+    assert format_scenarios([scenario]) == (
         "version: '1.0'\nscenarios:\n- id: support-billing-refund\n  name: Refund of a double charge\n"
         "  type: conversation-flow\n  prompt: You charged me twice.\n"
         "  expected_outcome: Apologises and asks for the order number\n  prompt_audio_url: /audio/a.wav\n"
@@ -73,7 +73,11 @@ def test_a_single_prompt_scenario_keeps_its_digest() -> None:
 
 
 def test_only_the_first_call_scenario_has_a_script() -> None:
-    cases = [case for path in sorted((BUILT_IN.parent / "scenarios").rglob("*.yaml")) for case in cases_of(path)]
+    cases = [
+        case
+        for path in sorted((BUILT_IN_SUITES_FOLDER.parent / "scenarios").rglob("*.yaml"))
+        for case in cases_of(path)
+    ]
     assert len(cases) == 158
     assert {case.conditions for case in cases} == {""}
     assert {case.id: len(case.script) for case in cases if case.script} == {"first-call-largest-ocean": 1}
@@ -81,7 +85,7 @@ def test_only_the_first_call_scenario_has_a_script() -> None:
 
 @pytest.mark.parametrize("more", ["assert:\nreference: ~\nturns: null\nconditions:\n", "conditions: clean\n"])
 def test_empty_keys_change_nothing(more: str) -> None:
-    assert case_digest(parse_case(more)) == case_digest(parse_case(""))
+    assert hash_case(parse_case(more)) == hash_case(parse_case(""))
 
 
 # ── What it says ──
@@ -128,7 +132,7 @@ def test_a_script_consists_of_the_prompt_and_its_turns() -> None:
 def test_a_script_requires_turns_or_expectations(more: str, lines: int) -> None:
     case = parse_case(more)
     assert len(case.script) == lines
-    assert case_digest(case) != case_digest(parse_case(""))
+    assert hash_case(case) != hash_case(parse_case(""))
 
 
 def test_equivalent_spellings_have_one_digest() -> None:
@@ -143,9 +147,9 @@ def test_equivalent_spellings_have_one_digest() -> None:
         ("assert: {type: contains, ideal: x}\n", "assert: {type: contains, ideal: [x]}\n"),
     ]
     for group in alike:
-        assert len({case_digest(parse_case(each)) for each in group}) == 1
+        assert len({hash_case(parse_case(each)) for each in group}) == 1
     different = ["reference: a\n", "reference: b\n", "turns: [{say: x}]\n", "turns: [{say: x, barge_in: 0}]\n"]
-    assert len({case_digest(parse_case(each)) for each in different}) == len(different)
+    assert len({hash_case(parse_case(each)) for each in different}) == len(different)
 
 
 def test_camel_case_is_accepted_but_not_both_spellings_at_once() -> None:
@@ -463,7 +467,7 @@ def test_any_request_is_accepted_or_gives_problems(values: dict[str, Any]) -> No
 
 # ── The schema that editors use, by an independent validator ──
 
-SCHEMA = jsonschema.Draft202012Validator(scenario_schema())
+SCHEMA = jsonschema.Draft202012Validator(make_scenario_schema())
 JUDGE = {"type": "llm_judge", "judge_prompt": "Kind?"}
 
 
@@ -538,7 +542,7 @@ def test_schema_and_loader_agree_on_conversations(more: dict[str, Any]) -> None:
 
 
 def test_the_schema_describes_every_key() -> None:
-    parts = scenario_schema()["$defs"]
+    parts = make_scenario_schema()["$defs"]
     for part in parts.values():
         for name, field in part["properties"].items():
             assert field.get("description") or name in ("type", "case_sensitive", "caseSensitive"), name
@@ -588,10 +592,10 @@ def test_written_scenarios_round_trip(more: dict[str, Any]) -> None:
     scenario, found = check_scenario({**SEED, **more})
     assert found == []
     assert scenario is not None
-    again, problems = parse(write_scenarios([scenario]))
+    again, problems = parse(format_scenarios([scenario]))
     assert [each for each in problems if each.severity == "error"] == []
     assert again == [scenario]
-    assert case_digest(again[0].to_case()) == case_digest(scenario.to_case())
+    assert hash_case(again[0].to_case()) == hash_case(scenario.to_case())
     assert parse(json.dumps({**SEED, **more}, ensure_ascii=False))[0] == [scenario]
 
 
@@ -622,7 +626,7 @@ def test_a_nearly_valid_conversation_is_read_or_each_problem_has_a_position(edit
         text = text[:at] + snippet + text[at + length :]
     scenarios, problems = parse(text)
     assert scenarios or any(each.severity == "error" for each in problems)
-    lines = lines_of(text)
+    lines = split_lines(text)
     for each in problems:
         assert each.message.strip()
         assert "Input should" not in each.message

@@ -12,7 +12,7 @@ from pramana import settings
 from pramana.errors import AlreadyExists, HashMismatch, InvalidInput, NotFound, Problem
 from pramana.hash import hash_suite
 from pramana.load.manifest import (
-    BUILT_IN,
+    BUILT_IN_SUITES_FOLDER,
     check_upload,
     find_version,
     iterate_versions,
@@ -64,7 +64,7 @@ def test_the_built_in_manifest_has_the_published_values() -> None:
 @pytest.mark.parametrize("tier", ["cheap", "moderate", "comprehensive"])
 def test_the_built_in_suites_match_their_manifest(tier: str) -> None:
     version = find_version("v1.0")
-    assert version.path(tier) == BUILT_IN / "v1.0" / f"{tier}.jsonl"
+    assert version.verified_tier_path(tier) == BUILT_IN_SUITES_FOLDER / "v1.0" / f"{tier}.jsonl"
     verified = {each.tier: each for each in verify_version(version, 10)}
     assert verified[tier].problems == ()
     assert verified[tier].actual_hash == version.manifest.tiers[tier].hash
@@ -83,7 +83,7 @@ def test_published_suites_are_found_by_name(smoke_suite: Path) -> None:
     assert (tier.estimated_cost_usd, tier.use_case) == (None, None)
     assert (version.manifest.categories, version.manifest.assertion_types) == (("coding",), ("contains",))
     assert [each.manifest.version for each in iterate_versions()] == ["v1.0", "v1.1"]
-    assert find_version("v1.1").path("smoke").read_bytes() == smoke_suite.read_bytes()
+    assert find_version("v1.1").verified_tier_path("smoke").read_bytes() == smoke_suite.read_bytes()
     assert not list(settings.published_suites_folder().glob(".*"))
 
 
@@ -92,7 +92,7 @@ def test_a_suite_that_differs_from_its_pin_is_refused_with_both_hashes(smoke_sui
     pinned, path = version.manifest.tiers["smoke"].hash, version.folder / "smoke.jsonl"
     path.write_text(make_line(1) + "\n" + make_line(2, "Say hello!") + "\n", encoding="utf-8")
     with pytest.raises(HashMismatch, match="does not match its pinned hash") as caught:
-        find_version("v1.1").path("smoke")
+        find_version("v1.1").verified_tier_path("smoke")
     assert (caught.value.pinned, caught.value.actual) == (pinned, hash_suite(path))
     assert pinned in str(caught.value)
     assert caught.value.actual in str(caught.value)
@@ -104,7 +104,7 @@ def test_a_suite_that_differs_from_its_pin_is_refused_with_both_hashes(smoke_sui
 def test_a_reordered_suite_still_matches_its_pin(smoke_suite: Path) -> None:
     version = publish_version([smoke_suite], "v1.1")
     (version.folder / "smoke.jsonl").write_text(make_line(2) + "\r\n\r\n" + make_line(1), encoding="utf-8")
-    assert version.path("smoke").is_file()
+    assert version.verified_tier_path("smoke").is_file()
 
 
 def test_verify_compares_counts_and_finds_missing_files(smoke_suite: Path) -> None:
@@ -117,7 +117,7 @@ def test_verify_compares_counts_and_finds_missing_files(smoke_suite: Path) -> No
     (verified,) = verify_version(open_version(version.folder), 10)
     assert "does not exist" in verified.problems[0].message
     with pytest.raises(NotFound, match="does not exist"):
-        version.path("smoke")
+        version.verified_tier_path("smoke")
 
 
 @pytest.mark.parametrize("name", ["v1.0", "v1.1"])
@@ -150,7 +150,7 @@ def test_invalid_version_and_tier_names_are_refused(smoke_suite: Path, tmp_path:
     with pytest.raises(InvalidInput, match="another file already has the tier name"):
         publish_version([smoke_suite, twin], "v2")
     with pytest.raises(InvalidInput, match="built-in suites cannot be changed"):
-        publish_version([smoke_suite], "v2", BUILT_IN)
+        publish_version([smoke_suite], "v2", BUILT_IN_SUITES_FOLDER)
 
 
 def test_one_of_many_concurrent_publications_wins(smoke_suite: Path) -> None:
@@ -270,7 +270,7 @@ def test_an_unknown_version_or_tier_suggests_the_nearest(tmp_path: Path) -> None
     with pytest.raises(NotFound, match=r'no suite version "v1"; there is v1.0$'):
         find_version("v1")
     with pytest.raises(NotFound, match=r'v1.0 has no tier "cheep".*did you mean "cheap"\?'):
-        find_version("v1.0").path("cheep")
+        find_version("v1.0").verified_tier_path("cheep")
     with pytest.raises(NotFound, match="contains no manifest"):
         open_version(tmp_path)
 

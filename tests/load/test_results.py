@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pramana.errors import InvalidInput, NotFound
-from pramana.load.results import MAX_BYTES, MAX_PROBLEMS, ModelResults, read_results
+from pramana.load.results import MAX_PROBLEMS, MAX_RESULTS_FILE_BYTES, ModelResults, read_results
 from pramana.model import (
     Case,
     Check,
@@ -258,7 +258,7 @@ def test_a_pipe_or_a_device_is_refused_before_it_is_opened(tmp_path: Path) -> No
 def test_a_huge_file_is_refused_by_its_size(tmp_path: Path) -> None:
     path = tmp_path / "large.json"
     with path.open("wb") as file:
-        file.truncate(MAX_BYTES + 1)  # a hole: it takes no room
+        file.truncate(MAX_RESULTS_FILE_BYTES + 1)  # a hole: it takes no room
     with pytest.raises(InvalidInput, match="has 2,000,000,001 bytes; a results file may have 2,000,000,000"):
         read_results(path)
 

@@ -12,9 +12,9 @@ from pramana.load.scenario import (
     LocatedScenario,
     Scenario,
     check_scenario,
+    format_scenarios,
     parse_scenarios,
     read_scenarios,
-    write_scenarios,
 )
 from pramana.model import Source
 
@@ -167,7 +167,7 @@ def test_a_document_may_have_version_name_and_description(version: str) -> None:
     entry = "".join(f"    {key}: {value}\n" for key, value in GOOD.items()).replace("    ", "  - ", 1)
     located, problems = parse(f"version: {version}\nname: n\ndescription: d\nscenarios:\n{entry}")
     assert problems == []
-    assert [(each.path, each.line) for each in located] == [("scenarios[0]", 5)]
+    assert [(each.document_path, each.line) for each in located] == [("scenarios[0]", 5)]
 
 
 def test_camel_case_is_accepted_but_not_both_spellings_at_once() -> None:
@@ -393,7 +393,7 @@ def test_all_errors_are_reported_at_once_up_to_a_limit() -> None:
     parse_scenarios("scenarios:\n" + entries, problems)
     assert problems.errors == 500 * 5 + 499
     assert len(problems.kept) == 100
-    assert problems.not_shown == problems.errors - 100
+    assert problems.not_shown_count == problems.errors - 100
 
 
 def test_a_scenario_becomes_a_case() -> None:
@@ -427,6 +427,6 @@ def test_written_scenarios_round_trip() -> None:
         for number, text in enumerate(tricky)
         if text.strip()
     ]
-    located, problems = parse(write_scenarios(scenarios))
+    located, problems = parse(format_scenarios(scenarios))
     assert problems == []
     assert [each.scenario for each in located] == scenarios

@@ -8,20 +8,20 @@ import jsonschema
 import pytest
 import yaml
 
-from pramana.load.manifest import BUILT_IN
+from pramana.load.manifest import BUILT_IN_SUITES_FOLDER
 from pramana.load.problems import Problems
 from pramana.load.scenario import parse_scenarios
-from pramana.load.schema import agent_schema, scenario_schema, suite_schema
+from pramana.load.schema import make_agent_schema, make_scenario_schema, make_suite_schema
 from pramana.load.suite import check_suite
-from pramana.providers.voice.declared import SHIPPED
+from pramana.providers.voice.declared import SHIPPED_DESCRIPTIONS_FILE
 
-SCENARIO_FILES = sorted((BUILT_IN.parent / "scenarios").rglob("*.yaml"))
-SUITE_FILES = sorted(BUILT_IN.rglob("*.jsonl"))
-SUITE = jsonschema.Draft202012Validator(suite_schema())
-SCENARIO = jsonschema.Draft202012Validator(scenario_schema())
+SCENARIO_FILES = sorted((BUILT_IN_SUITES_FOLDER.parent / "scenarios").rglob("*.yaml"))
+SUITE_FILES = sorted(BUILT_IN_SUITES_FOLDER.rglob("*.jsonl"))
+SUITE = jsonschema.Draft202012Validator(make_suite_schema())
+SCENARIO = jsonschema.Draft202012Validator(make_scenario_schema())
 
 
-@pytest.mark.parametrize("schema", [suite_schema(), scenario_schema(), agent_schema()])
+@pytest.mark.parametrize("schema", [make_suite_schema(), make_scenario_schema(), make_agent_schema()])
 def test_the_schemas_are_json_schema_2020_12(schema: dict[str, Any]) -> None:
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -33,9 +33,9 @@ def test_every_built_in_scenario_file_is_valid(path: Path) -> None:
     SCENARIO.validate(yaml.load(text, yaml.CBaseLoader))  # noqa: S506, TID251 - texts only; the validator parses for itself
 
 
-@pytest.mark.parametrize("path", sorted(SHIPPED.parent.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(SHIPPED_DESCRIPTIONS_FILE.parent.glob("*.yaml")), ids=lambda path: path.stem)
 def test_shipped_agents_are_valid_and_a_misspelled_key_is_not(path: Path) -> None:
-    schema = jsonschema.Draft202012Validator(agent_schema())
+    schema = jsonschema.Draft202012Validator(make_agent_schema())
     described = yaml.safe_load(path.read_text(encoding="utf-8"))
     schema.validate(described)
     assert not schema.is_valid({**described, "uplinks": {}})

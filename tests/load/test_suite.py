@@ -75,7 +75,7 @@ def suite_file(tmp_path: Path) -> Path:
 def test_valid_cases_have_no_problems(suite_file: Path, good: dict[str, Any]) -> None:
     suite, problems = check_lines(suite_file, good)
     assert problems == []
-    assert (suite.cases, suite.hash) == (1, hash_suite(suite_file))
+    assert (suite.case_count, suite.suite_hash) == (1, hash_suite(suite_file))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_each_problem_has_its_path_and_message(suite_file: Path, bad: dict[str, 
     errors = [each for each in problems if each.severity == "error"]
     assert [(each.path, each.line) for each in errors] == [(f"[1].{path}", 3)]
     assert message in errors[0].message
-    assert suite.hash is None
+    assert suite.suite_hash is None
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_line_over_10_mb_is_an_error_and_the_rest_is_read(suite_file: Path) ->
         (3, 'Invalid category "codin": expected reasoning, factual, instruction_following, coding, safety or creative'),
     ]
     assert len(problems[0].source) < 200
-    assert suite.cases == 3
+    assert suite.case_count == 3
 
 
 def test_duplicate_ids_name_both_lines(suite_file: Path) -> None:
@@ -222,7 +222,7 @@ def test_duplicate_ids_name_both_lines(suite_file: Path) -> None:
         ("[2].id", 'duplicate id "coding-001": lines 1 and 4', 4, 8),
         ("[3].id", 'duplicate id "coding-001": lines 1 and 5', 5, 8),
     ]
-    assert suite.hash is None
+    assert suite.suite_hash is None
 
 
 def test_all_errors_are_reported_at_once_up_to_a_limit_with_the_total(suite_file: Path) -> None:
@@ -230,7 +230,7 @@ def test_all_errors_are_reported_at_once_up_to_a_limit_with_the_total(suite_file
     suite_file.write_text("\n".join([bad] * 100), encoding="utf-8")
     problems = Problems(limit=10)
     check_suite(suite_file, problems)
-    assert (problems.errors, len(problems.kept), problems.not_shown) == (300, 10, 290)
+    assert (problems.errors, len(problems.kept), problems.not_shown_count) == (300, 10, 290)
 
 
 def test_many_problems_in_one_long_line_are_found_in_one_pass(suite_file: Path) -> None:
@@ -258,7 +258,7 @@ def test_an_id_of_unusual_style_is_a_warning(suite_file: Path, wild: str) -> Non
     suite, problems = check_lines(suite_file, make_case(id=wild))
     assert [each.severity for each in problems] == ["warning"]
     assert "does not follow {category}-{num}" in problems[0].message
-    assert suite.hash is not None
+    assert suite.suite_hash is not None
 
 
 def test_a_field_without_effect_is_a_warning(suite_file: Path) -> None:

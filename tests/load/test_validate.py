@@ -7,8 +7,8 @@ import pytest
 
 from pramana import load
 from pramana.errors import InvalidInput, NotFound
-from pramana.load import cases_of, find_files, validate
-from pramana.load.manifest import BUILT_IN
+from pramana.load import cases_of, find_case_files, validate
+from pramana.load.manifest import BUILT_IN_SUITES_FOLDER
 from pramana.load.scenario import read_bounded_file
 
 SCENARIO = """\
@@ -40,7 +40,7 @@ def test_folders_are_searched_recursively_in_order(tmp_path: Path) -> None:
         note_dot_txt="no",
         _dot_hidden__x_dot_yaml="no",
     )
-    found = [path.relative_to(tmp_path).as_posix() for path in find_files([tmp_path])]
+    found = [path.relative_to(tmp_path).as_posix() for path in find_case_files([tmp_path])]
     assert found == ["b.yaml", "a/z.yml", "a/deep/c.jsonl"]
     report = validate([tmp_path, tmp_path / "b.yaml"])
     assert report.ok
@@ -160,7 +160,7 @@ def test_cases_of_a_file_are_loaded(tmp_path: Path) -> None:
 
 
 def test_built_in_files_are_valid_without_warnings() -> None:
-    report = validate([BUILT_IN, BUILT_IN.parent / "scenarios"], lint=True)
+    report = validate([BUILT_IN_SUITES_FOLDER, BUILT_IN_SUITES_FOLDER.parent / "scenarios"], lint=True)
     assert list(report.problems) == []
     assert report.test_cases == 110
     assert report.scenarios >= 120
@@ -176,15 +176,15 @@ def test_a_recording_is_found_from_any_working_directory(tmp_path: Path, monkeyp
 
 
 def test_the_built_in_scenarios_have_a_name() -> None:
-    every = list(find_files(["library:"]))
+    every = list(find_case_files(["library:"]))
     assert len(every) == 22
-    assert [path.name for path in find_files(["library:task-completion/booking", "library:task-completion"])] == [
+    assert [path.name for path in find_case_files(["library:task-completion/booking", "library:task-completion"])] == [
         "booking.yaml", "ordering.yaml", "settings.yaml",
     ]  # fmt: skip
     with pytest.raises(NotFound, match=r'the library has no "bookings"; it has .*task-completion'):
-        list(find_files(["library:bookings"]))
+        list(find_case_files(["library:bookings"]))
     with pytest.raises(NotFound, match=r"scenarios does not exist; .*for the built-in scenarios, write library:"):
-        list(find_files(["scenarios"]))
+        list(find_case_files(["scenarios"]))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_the_built_in_scenarios_have_a_name() -> None:
 )
 def test_a_missing_path_says_what_to_do(name: str, instead: str) -> None:
     with pytest.raises(NotFound) as caught:
-        list(find_files([name]))
+        list(find_case_files([name]))
     assert str(caught.value) == f"{name} does not exist; {instead}"
 
 

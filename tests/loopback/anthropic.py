@@ -63,7 +63,7 @@ _KINDS: Mapping[int, str] = {
 class AnthropicWire(Vendor):
     """What Anthropic's server answers: one text to all, or what a function makes of the messages."""
 
-    prefix = ""
+    base_path = ""
 
     def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:
         """Check the request field by field and answer it."""

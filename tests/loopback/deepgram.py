@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from pramana.loopback import declared
-from pramana.loopback.declared import CODECS
+from pramana.loopback.declared import CODEC_BY_NAME
 from pramana.loopback.voice import ReceivedRequest
 from pramana.providers.voice.vocabulary import Message
 
@@ -24,8 +24,8 @@ class DeepgramAgent(declared.DeepgramAgent):
     """One conversation."""
 
     @classmethod
-    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:
-        if key is not None and got.headers.get("Authorization") not in (f"Token {key}", f"Bearer {key}"):
+    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:
+        if key is not None and request.headers.get("Authorization") not in (f"Token {key}", f"Bearer {key}"):
             return web.json_response(cls.make_error_body(401, "Invalid credentials."), status=401)
         return None
 
@@ -65,7 +65,11 @@ def find_settings_problem(settings: Mapping[str, Any]) -> str | None:
         return "audio and agent are required"
     for side in ("input", "output"):
         form = audio.get(side)
-        if not isinstance(form, dict) or form.get("encoding") not in CODECS or type(form.get("sample_rate")) is not int:
+        if (
+            not isinstance(form, dict)
+            or form.get("encoding") not in CODEC_BY_NAME
+            or type(form.get("sample_rate")) is not int
+        ):
             return f"audio.{side} needs an encoding and a sample_rate that is an integer"
     if audio["output"].get("container", "none") != "none":
         return "this server sends no container"

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from pramana.loopback import declared
-from pramana.loopback.declared import SIGNATURE
+from pramana.loopback.declared import SIGNED_URL_TOKEN
 from pramana.loopback.voice import ReceivedRequest
 from pramana.providers.voice.vocabulary import Message
 
@@ -40,22 +40,22 @@ class ElevenLabsAgent(declared.ElevenLabsAgent):
     """One conversation."""
 
     @classmethod
-    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:
-        if not got.query.get("agent_id"):
+    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:
+        if not request.query.get("agent_id"):
             return web.json_response(cls.make_error_body(422, "agent_id is required"), status=422)
-        if key is not None and got.query.get("conversation_signature") != SIGNATURE:
+        if key is not None and request.query.get("conversation_signature") != SIGNED_URL_TOKEN:
             return web.json_response(cls.make_error_body(403, "This agent is private; use a signed URL"), status=403)
         return None
 
     @classmethod
-    def answer_http(cls, got: ReceivedRequest, key: str | None) -> web.Response:
-        if (got.method, got.path) != ("GET", SIGNED_URL):
+    def answer_http(cls, request: ReceivedRequest, key: str | None) -> web.Response:
+        if (request.method, request.path) != ("GET", SIGNED_URL):
             return web.json_response(cls.make_error_body(404, "Not found"), status=404)
-        if key is not None and got.headers.get("xi-api-key") != key:
+        if key is not None and request.headers.get("xi-api-key") != key:
             return web.json_response(cls.make_error_body(401, "Invalid API key"), status=401)
-        if not got.query.get("agent_id"):
+        if not request.query.get("agent_id"):
             return web.json_response(cls.make_error_body(422, "agent_id is required"), status=422)
-        return super().answer_http(got, key)
+        return super().answer_http(request, key)
 
     @classmethod
     def make_error_body(cls, status: int, message: str) -> Any:

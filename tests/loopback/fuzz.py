@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from pramana.errors import ProviderError
 from pramana.loopback.voice import Agent
-from pramana.providers.voice.vocabulary import ErrorClass, Event, Kind, Message, Wire
+from pramana.providers.voice.vocabulary import ErrorClass, Event, EventKind, Message, Wire
 
 DEEP = 100_000
 HUGE = 1 << 20
@@ -42,7 +42,7 @@ UNUSUAL_VALUES: tuple[Any, ...] = (
     "error",
     "response.done",
 )
-_KINDS, _CLASSES = frozenset(get_args(Kind)), frozenset((None, *get_args(ErrorClass)))
+_KINDS, _CLASSES = frozenset(get_args(EventKind)), frozenset((None, *get_args(ErrorClass)))
 
 
 def record_agent_messages(agent: Agent, wire: Wire) -> list[Message]:
@@ -52,8 +52,8 @@ def record_agent_messages(agent: Agent, wire: Wire) -> list[Message]:
     def read_and_reply(messages: Sequence[Message]) -> None:
         said.extend(messages)
         for message in messages:
-            for event in wire.read(message):
-                for owed in event.send:
+            for event in wire.read_events(message):
+                for owed in event.messages_to_send:
                     read_and_reply(agent.handle_message(owed))
 
     read_and_reply(agent.on_open())
@@ -62,13 +62,13 @@ def record_agent_messages(agent: Agent, wire: Wire) -> list[Message]:
     for stopped in (False, True):
         read_and_reply(agent.on_speech_start())
         read_and_reply(agent.on_speech_stop())
-        read_and_reply(agent.send_recognised("Is it so?"))
-        read_and_reply(agent.begin_answer())
-        read_and_reply(agent.send_sound(bytes(960)))
-        read_and_reply(agent.send_transcript("It is so.", final=False))
-        read_and_reply(agent.send_transcript("It is so.", final=True))
-        read_and_reply(agent.on_interruption(sending=True) if stopped else agent.end_answer())
-    read_and_reply(agent.send_unknown_event("a"))
+        read_and_reply(agent.caller_transcript_messages("Is it so?"))
+        read_and_reply(agent.answer_start_messages())
+        read_and_reply(agent.sound_messages(bytes(960)))
+        read_and_reply(agent.agent_transcript_messages("It is so.", final=False))
+        read_and_reply(agent.agent_transcript_messages("It is so.", final=True))
+        read_and_reply(agent.on_interruption(is_sending=True) if stopped else agent.answer_end_messages())
+    read_and_reply(agent.unknown_event_messages("a"))
     read_and_reply(agent.handle_message("{"))
     return said
 
@@ -117,9 +117,9 @@ def read_broken_frames(wire: Callable[[], Wire], samples: Sequence[Message], cou
         if number % 100 == 0:
             call = wire()
             for sample in samples[: chance.randrange(len(samples) + 1)]:
-                call.read(sample)
+                call.read_events(sample)
         try:
-            events = call.read(next(broken))
+            events = call.read_events(next(broken))
         except ProviderError as error:
             met["refused"] += 1
             str(error).encode("utf-8", "surrogatepass")
@@ -127,7 +127,7 @@ def read_broken_frames(wire: Callable[[], Wire], samples: Sequence[Message], cou
             for event in events:
                 met[_check_event(event)] += 1
         if number % 10 == 0:
-            call.speak(bytes(640))
+            call.sound_messages(bytes(640))
             call.interruption_messages(chance.choice((-1.0, 0.0, 0.5, 1e9)))
             _check_event(call.read_close(chance.randrange(999, 5000), chance.choice(("", "a", "\ud800", "a" * 200))))
     return met

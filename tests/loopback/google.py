@@ -71,7 +71,7 @@ _WORDS: Mapping[int, str] = {
 class GoogleWire(Vendor):
     """What Google's server answers: one text to all, or what a function makes of the contents."""
 
-    prefix = ""
+    base_path = ""
 
     def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:
         """Check the request field by field and answer it."""

@@ -100,27 +100,27 @@ class LiveAgent(live.LiveAgent):
     """One session."""
 
     @classmethod
-    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:
+    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:
         """Return Google's refusal of an upgrade without a key, or None; a wrong one is refused at the setup."""
-        given = got.headers.get("x-goog-api-key") or got.query.get("key")
+        given = request.headers.get("x-goog-api-key") or request.query.get("key")
         if key is not None and given is None:
             said = "Method doesn't allow unregistered callers (callers without established identity)."
             return web.json_response(cls.make_error_body(403, said), status=403)
         return None
 
     @classmethod
-    def answer_http(cls, got: ReceivedRequest, key: str | None) -> web.Response:
+    def answer_http(cls, request: ReceivedRequest, key: str | None) -> web.Response:
         """Answer for the list of models, in pages of two."""
-        if key is not None and got.headers.get("x-goog-api-key") != key:
+        if key is not None and request.headers.get("x-goog-api-key") != key:
             return web.json_response(
                 cls.make_error_body(400, "API key not valid. Please pass a valid API key."), status=400
             )
-        if got.method != "GET" or not re.fullmatch(r"/v1(alpha|beta)?/models", got.path):
+        if request.method != "GET" or not re.fullmatch(r"/v1(alpha|beta)?/models", request.path):
             said = "The requested URL was not found on this server."
             return web.json_response(cls.make_error_body(404, said), status=404)
         listed = [{"name": f"models/{name}", "supportedGenerationMethods": ["bidiGenerateContent"]} for name in MODELS]
         listed.insert(1, {"name": "models/gemini-2.5-pro", "supportedGenerationMethods": ["generateContent"]})
-        begin = int(got.query.get("pageToken", "0"))
+        begin = int(request.query.get("pageToken", "0"))
         more = {"nextPageToken": str(begin + 2)} if begin + 2 < len(listed) else {}
         return web.json_response({"models": listed[begin : begin + 2], **more})
 

@@ -124,7 +124,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
 class OpenAIWire(Vendor):
     """What OpenAI's server answers: one text to all, or what a function makes of the messages."""
 
-    prefix = "/v1"
+    base_path = "/v1"
 
     def __init__(
         self, says: str | ReplyFunction = "It is so.", *, embeds: embeddings.Embed | None = None, **options: Any
@@ -147,7 +147,7 @@ class OpenAIWire(Vendor):
             case "GET", "/models":
                 return Answer.of({"object": "list", "data": [_make_model_entry(each) for each in self.models]})
             case _:
-                return Answer.of(_make_error(f"Invalid URL ({got.method} {self.prefix}{got.path})"), 404)
+                return Answer.of(_make_error(f"Invalid URL ({got.method} {self.base_path}{got.path})"), 404)
         body = got.body
         if not isinstance(body, dict) or not got.headers.get("Content-Type", "").startswith("application/json"):
             return Answer.of(_make_error("We could not parse the JSON body of your request."), 400)

@@ -98,23 +98,25 @@ class RealtimeAgent(realtime.RealtimeAgent):
         """Of every item with sound."""
 
     @classmethod
-    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:
+    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:
         """Return OpenAI's refusal of an invalid upgrade, or None."""
-        header = got.headers.get("Authorization")
+        header = request.headers.get("Authorization")
         if key is not None and header != f"Bearer {key}":
             said = "Incorrect API key provided." if header else "Missing bearer or basic authentication in header"
             return web.json_response(cls.make_error_body(401, said), status=401)
-        if not got.query.get("model"):
+        if not request.query.get("model"):
             return web.json_response(cls.make_error_body(400, "You must provide a model parameter."), status=400)
         return None
 
     @classmethod
-    def answer_http(cls, got: ReceivedRequest, key: str | None) -> web.Response:
+    def answer_http(cls, request: ReceivedRequest, key: str | None) -> web.Response:
         """Answer for the list of models."""
-        if key is not None and got.headers.get("Authorization") != f"Bearer {key}":
+        if key is not None and request.headers.get("Authorization") != f"Bearer {key}":
             return web.json_response(cls.make_error_body(401, "Incorrect API key provided."), status=401)
-        if (got.method, got.path) != ("GET", "/models"):
-            return web.json_response(cls.make_error_body(404, f"Invalid URL ({got.method} {got.path})"), status=404)
+        if (request.method, request.path) != ("GET", "/models"):
+            return web.json_response(
+                cls.make_error_body(404, f"Invalid URL ({request.method} {request.path})"), status=404
+            )
         names = (*MODELS, "gpt-4o-transcribe", "gpt-realtime-whisper", "gpt-5")
         listed = [{"id": name, "object": "model", "created": 0, "owned_by": "loopback"} for name in names]
         return web.json_response({"object": "list", "data": listed})
@@ -165,12 +167,12 @@ class RealtimeAgent(realtime.RealtimeAgent):
             case "conversation.item.truncate":
                 return self._truncate(event)
             case "conversation.item.create":
-                item = {"id": self._id("item"), "object": "realtime.item", "status": "completed", **event["item"]}
-                return [self._event(f"conversation.item.{what}", item=item) for what in ("added", "done")]
+                item = {"id": self._next_id("item"), "object": "realtime.item", "status": "completed", **event["item"]}
+                return [self._encode_event(f"conversation.item.{what}", item=item) for what in ("added", "done")]
             case "input_audio_buffer.clear":
-                return [self._event("input_audio_buffer.cleared")]
+                return [self._encode_event("input_audio_buffer.cleared")]
             case "input_audio_buffer.commit":
-                self._asked_item = self._id("item")
+                self._asked_item = self._next_id("item")
                 return self._commit_item()
         return super().handle_event(kind, event)
 
@@ -184,21 +186,21 @@ class RealtimeAgent(realtime.RealtimeAgent):
             return [self._make_error_event(said, code="invalid_value", param="audio_end_ms")]
         self.lasts_s[item] = end_ms / 1000
         place = {"item_id": item, "content_index": event["content_index"], "audio_end_ms": end_ms}
-        return [self._event("conversation.item.truncated", **place)]
+        return [self._encode_event("conversation.item.truncated", **place)]
 
-    def begin_answer(self) -> list[Message]:
-        messages = super().begin_answer()
+    def answer_start_messages(self) -> list[Message]:
+        messages = super().answer_start_messages()
         self.lasts_s[self._item] = 0.0
         return messages
 
-    def send_sound(self, chunk: bytes) -> list[Message]:
-        self.lasts_s[self._item] += len(chunk) / self.downlink.bytes_a_second
-        return super().send_sound(chunk)
+    def sound_messages(self, chunk: bytes) -> list[Message]:
+        self.lasts_s[self._item] += len(chunk) / self.downlink.bytes_per_second
+        return super().sound_messages(chunk)
 
     def _make_error_event(self, message: str, *, code: str, param: str | None = None, event_id: Any = None) -> str:
         own = event_id if isinstance(event_id, str) else None
         error = {"type": "invalid_request_error", "code": code, "message": message, "param": param, "event_id": own}
-        return self._event("error", error=error)
+        return self._encode_event("error", error=error)
 
 
 def find_invalid_field(

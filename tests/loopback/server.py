@@ -84,7 +84,7 @@ class Answer:
 class Wire(Protocol):
     """One vendor's wire format, seen from the server."""
 
-    prefix: str
+    base_path: str
     """The prefix of every path in the vendor's base URL: `/v1`, or nothing."""
 
     def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:
@@ -197,7 +197,7 @@ class Loopback:
             self._server, "127.0.0.1", self._port, backlog=4096
         )
         port = self._listening.sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}{self.wire.prefix}"
+        self.url = f"http://127.0.0.1:{port}{self.wire.base_path}"
         return self
 
     async def __aexit__(
@@ -226,7 +226,7 @@ class Loopback:
             body = json.loads(read) if read else None
         except ValueError:
             body = None
-        prefix = self.wire.prefix
+        prefix = self.wire.base_path
         path = request.path.removeprefix(prefix) if request.path.startswith(prefix) else f"outside {prefix}"
         got = ReceivedRequest(request.method, path, request.query, request.headers, body)
         if self.keep:

@@ -6,7 +6,7 @@ from typing import Any
 from aiohttp import web
 
 from pramana.loopback import declared
-from pramana.loopback.declared import CODECS
+from pramana.loopback.declared import CODEC_BY_NAME
 from pramana.loopback.voice import ReceivedRequest
 from pramana.providers.voice.vocabulary import Message
 
@@ -15,20 +15,20 @@ class VapiAgent(declared.VapiAgent):
     """One call."""
 
     @classmethod
-    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - the address is the proof
-        if got.path.split("/")[1] not in cls._made:
+    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - the address is the proof
+        if request.path.split("/")[1] not in cls._create_requests:
             return web.json_response(cls.make_error_body(404, "No such call"), status=404)
         return None
 
     @classmethod
-    def answer_http(cls, got: ReceivedRequest, key: str | None) -> web.Response:
-        if (got.method, got.path) != ("POST", "/call"):
+    def answer_http(cls, request: ReceivedRequest, key: str | None) -> web.Response:
+        if (request.method, request.path) != ("POST", "/call"):
             return web.json_response(cls.make_error_body(404, "Not found"), status=404)
-        if key is not None and got.headers.get("Authorization") != f"Bearer {key}":
+        if key is not None and request.headers.get("Authorization") != f"Bearer {key}":
             return web.json_response(cls.make_error_body(401, "Invalid Key"), status=401)
-        if wrong := find_request_problem(got.body):
+        if wrong := find_request_problem(request.body):
             return web.json_response(cls.make_error_body(400, wrong), status=400)
-        return super().answer_http(got, key)
+        return super().answer_http(request, key)
 
     @classmethod
     def make_error_body(cls, status: int, message: str) -> Any:
@@ -57,6 +57,6 @@ def find_request_problem(body: Any) -> str | None:
     if not isinstance(transport, dict) or transport.get("provider") != "vapi.websocket":
         return "transport.provider must be vapi.websocket"
     form = transport.get("audioFormat")
-    if not isinstance(form, dict) or form.get("format") not in CODECS or form.get("container") != "raw":
+    if not isinstance(form, dict) or form.get("format") not in CODEC_BY_NAME or form.get("container") != "raw":
         return "transport.audioFormat needs a format and the container raw"
     return None if type(form.get("sampleRate")) is int else "transport.audioFormat.sampleRate must be an integer"

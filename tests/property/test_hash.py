@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pramana.errors import InvalidInput
-from pramana.hash import SortedCases, case_digest, hash_result, hash_suite
+from pramana.hash import SortedCases, hash_case, hash_result, hash_suite
 from pramana.load.problems import Problems
 from pramana.load.suite import check_suite
 from pramana.model import Assertion, Case, Facets, Source, Turn
@@ -180,8 +180,8 @@ def test_check_suite_and_hash_suite_agree_on_every_valid_suite(
         patch.setattr(SortedCases, "MEMORY_BYTES", budget)
         checked = check_suite(suite_path, problems)
     assert problems.errors == 0
-    assert checked.hash == hash_suite(suite_path) == hash_naively(cases)
-    assert checked.cases == len(cases)
+    assert checked.suite_hash == hash_suite(suite_path) == hash_naively(cases)
+    assert checked.case_count == len(cases)
 
 
 @given(
@@ -211,7 +211,7 @@ def test_every_duplicate_id_is_reported_with_both_lines(
         checked = check_suite(suite_path, problems)
         with pytest.raises(InvalidInput, match=r"duplicate id .*: lines \d+ and \d+"):
             hash_suite(suite_path)
-    assert checked.hash is None
+    assert checked.suite_hash is None
     found = sorted((each.line, each.message) for each in problems if each.severity == "error")
     assert [at for at, _ in found] == [again_at for again_at, _ in expected]
     for (_, message), (again_at, first_at) in zip(found, expected, strict=True):
@@ -288,14 +288,14 @@ cases_of_ours = st.builds(
 
 @given(cases_of_ours, cases_of_ours)
 def test_the_case_digest_ignores_only_the_source(case: Case, other: Case) -> None:
-    digest = case_digest(case)
-    assert case_digest(replace(case, source=other.source)) == digest
-    assert case_digest(replace(case, source=None)) == digest
+    digest = hash_case(case)
+    assert hash_case(replace(case, source=other.source)) == digest
+    assert hash_case(replace(case, source=None)) == digest
     for name in Case.__struct_fields__:
         mixed: Case = replace(case, **{name: getattr(other, name)})
         same = name == "source" or repr(getattr(case, name)) == repr(getattr(other, name))
         same = same or (name == "assertion" and _are_equal_assertions(case.assertion, other.assertion))
-        assert (case_digest(mixed) == digest) == same, name
+        assert (hash_case(mixed) == digest) == same, name
 
 
 def _are_equal_assertions(one: Assertion | None, other: Assertion | None) -> bool:
@@ -317,8 +317,8 @@ def test_every_case_that_loads_has_a_digest_however_deep_its_schema(suite_path: 
         + '},"metadata":{"difficulty":"easy","tokens_est":1}}'
     )
     problems = Problems()
-    if check_suite(suite_path, problems).hash is None:
+    if check_suite(suite_path, problems).suite_hash is None:
         assert "nested" in problems.kept[0].message
         return
     [case] = read_cases(suite_path)
-    assert case_digest(case).startswith("sha256:")
+    assert hash_case(case).startswith("sha256:")

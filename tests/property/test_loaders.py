@@ -199,7 +199,7 @@ def assert_scenarios_or_positioned_problems(text: str, located: Sequence[Located
     assert_positioned(problems.kept, lines)
     for each in located:
         assert 1 <= each.line <= len(lines)
-        assert lines[each.place_of("id").line - 1][each.place_of("id").column - 1 :].strip(), each
+        assert lines[each.find_field_position("id").line - 1][each.find_field_position("id").column - 1 :].strip(), each
 
 
 @given(any_text)
@@ -386,9 +386,9 @@ def assert_suite_or_positioned_problems(path: Path, data: bytes) -> tuple[SuiteF
     checked = check_suite(path, problems)
     text = data.removeprefix(BOM.encode()).decode(errors="replace")
     assert_positioned(problems.kept, re.split(r"\r?\n", text))
-    assert (checked.hash is None) == bool(problems.errors)
-    assert checked.cases or problems.errors
-    event("valid" if checked.hash else "refused")
+    assert (checked.suite_hash is None) == bool(problems.errors)
+    assert checked.case_count or problems.errors
+    event("valid" if checked.suite_hash else "refused")
     return checked, problems
 
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from pramana.errors import InvalidInput
 from pramana.load.problems import Problems
-from pramana.load.scenario import Scenario, parse_scenarios, write_scenarios
+from pramana.load.scenario import Scenario, format_scenarios, parse_scenarios
 from pramana.load.suite import TestCase
 
 from ..examples import examples
@@ -142,9 +142,9 @@ def read_back(written: str) -> list[Scenario]:
 @given(st.lists(scenarios, min_size=1, max_size=3, unique_by=lambda each: each.id))
 @examples(500)
 def test_scenarios_round_trip(given_: list[Scenario]) -> None:
-    written = write_scenarios(given_)
+    written = format_scenarios(given_)
     assert read_back(written) == given_
-    assert write_scenarios(read_back(written)) == written
+    assert format_scenarios(read_back(written)) == written
 
 
 @given(texts)
@@ -154,7 +154,7 @@ def test_scenarios_round_trip(given_: list[Scenario]) -> None:
 @example("\x85a")
 @example("a\x00b")
 def test_text_round_trips_through_yaml(text: str) -> None:
-    [scenario] = read_back(write_scenarios([make_scenario(text)]))
+    [scenario] = read_back(format_scenarios([make_scenario(text)]))
     assert scenario.prompt == text
 
 
@@ -163,7 +163,7 @@ def test_every_character_of_the_basic_plane_round_trips() -> None:
     changed = []
     for start in range(0, len(every), 256):
         group = "".join(f"<{each}>" for each in every[start : start + 256])
-        [scenario] = read_back(write_scenarios([make_scenario(group)]))
+        [scenario] = read_back(format_scenarios([make_scenario(group)]))
         if scenario.prompt != group:
             changed += [each for each in every[start : start + 256] if f"<{each}>" not in scenario.prompt]
     assert [f"U+{ord(each):04X}" for each in changed] == []
@@ -172,7 +172,7 @@ def test_every_character_of_the_basic_plane_round_trips() -> None:
 @pytest.mark.parametrize("half", ["\ud800", "a\udfffb", "\ude00\ud83d"])
 def test_lone_surrogates_are_refused_with_our_message(half: str) -> None:
     with pytest.raises((ValidationError, InvalidInput), match="surrogate"):
-        write_scenarios([make_scenario(half)])
+        format_scenarios([make_scenario(half)])
 
 
 # ── Test cases ──

@@ -152,7 +152,7 @@ PAID = [
 
 @pytest.mark.parametrize(("status", "body"), UNPAID)
 def test_out_of_credit_messages_are_recognised(status: int, body: Any) -> None:
-    refused = HttpTransport("OpenAI", Account("http://host/v1", KEY)).failures.make_refusal(status, body)
+    refused = HttpTransport("OpenAI", Account("http://host/v1", KEY)).failures.make_status_error(status, body)
     assert type(refused) is OutOfCredit
     assert (refused.status, refused.exit_code, refused.code) == (status, 3, "out_of_credit")
     assert "add credit or raise the limit" in str(refused)
@@ -160,4 +160,6 @@ def test_out_of_credit_messages_are_recognised(status: int, body: Any) -> None:
 
 @pytest.mark.parametrize(("status", "body", "kind"), PAID)
 def test_rate_limits_are_not_mistaken_for_missing_credit(status: int, body: Any, kind: type[ProviderError]) -> None:
-    assert type(HttpTransport("OpenAI", Account("http://host/v1", KEY)).failures.make_refusal(status, body)) is kind
+    assert (
+        type(HttpTransport("OpenAI", Account("http://host/v1", KEY)).failures.make_status_error(status, body)) is kind
+    )

@@ -229,7 +229,7 @@ def test_a_name_that_resolves_to_a_private_address_is_refused_on_connect(
 @pytest.fixture
 def second_is_public(monkeypatch: pytest.MonkeyPatch) -> str:
     """Take 127.0.0.2 for a public address, so that a guarded fetch has somewhere to go; 127.0.0.1 stays loopback."""
-    monkeypatch.setattr(guard, "_NOT_PUBLIC_4", {IPv4Network("127.0.0.1/32"): "loopback"})
+    monkeypatch.setattr(guard, "_NON_PUBLIC_IPV4_KINDS", {IPv4Network("127.0.0.1/32"): "loopback"})
     return "127.0.0.2"
 
 
@@ -442,8 +442,8 @@ async def redirect_slowly(_path: str, writer: asyncio.StreamWriter) -> None:
 
 @pytest.mark.parametrize("answer", [send_slowly, send_nothing, redirect_slowly])
 def test_the_timeout_covers_the_whole_download(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
-    assert guard.TIME_LIMIT_S == 30
-    monkeypatch.setattr(guard, "TIME_LIMIT_S", 0.3)
+    assert guard.FETCH_TIMEOUT_S == 30
+    monkeypatch.setattr(guard, "FETCH_TIMEOUT_S", 0.3)
 
     async def go() -> PramanaError:
         async with serving(answer) as server:

@@ -11,11 +11,11 @@ from aiohttp import web
 from pramana.errors import AddressRefused, ProviderError, Rejected, Unreachable
 from pramana.loopback.voice import VoiceLoopback
 from pramana.model import Request, Target, Turn
-from pramana.providers.accounts import Account, Accounts, Registered
+from pramana.providers.accounts import Account, Accounts, RegisteredProvider
 from pramana.providers.http import HttpTransport
 from pramana.providers.names import open_provider, resolve_target
 from pramana.providers.voice.realtime import RealtimeProvider
-from pramana.providers.voice.vocabulary import Dial
+from pramana.providers.voice.vocabulary import CallSetup
 
 from ..loopback.openai import OpenAIWire
 from ..loopback.pipecat import PipecatAgent
@@ -36,7 +36,7 @@ def _without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_guarded_accounts(**more: Any) -> Accounts:
-    return Accounts(lambda _: None, allow_private=False, for_others=True, **more)
+    return Accounts(lambda _: None, allow_private_addresses=False, is_for_other_users=True, **more)
 
 
 async def ask(target: Target, accounts: Accounts) -> str:
@@ -120,7 +120,7 @@ def test_an_unknown_host_name_is_unreachable_not_refused() -> None:
 
 def test_a_loopback_server_is_called_if_private_addresses_are_allowed() -> None:
     async def ask_typed(server: Loopback) -> str:
-        return await ask(resolve_target(f"{server.url}#m"), Accounts(lambda _: None, for_others=True))
+        return await ask(resolve_target(f"{server.url}#m"), Accounts(lambda _: None, is_for_other_users=True))
 
     assert use_loopback(ask_typed) == ("It is so.", 1)
 
@@ -128,7 +128,7 @@ def test_a_loopback_server_is_called_if_private_addresses_are_allowed() -> None:
 def test_addresses_from_the_local_configuration_are_not_guarded() -> None:
     async def ask_configured(server: Loopback) -> list[str]:
         variables = {"COMPATIBLE_BASE_URL": server.url, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "k" * 20}
-        accounts = Accounts(variables.get, allow_private=False, for_others=True)
+        accounts = Accounts(variables.get, allow_private_addresses=False, is_for_other_users=True)
         typed = ("compatible:m", f"{server.url}#m", "gpt-5")
         return [await ask(resolve_target(each), accounts) for each in typed]
 
@@ -137,11 +137,16 @@ def test_addresses_from_the_local_configuration_are_not_guarded() -> None:
 
 def test_a_registered_address_is_guarded() -> None:
     async def ask_registered(server: Loopback) -> None:
-        mine = Registered("mine", "openai", server.url, unlock=lambda: "k" * 20)
+        mine = RegisteredProvider("mine", "openai", server.url, read_key=lambda: "k" * 20)
         lookup = {"mine": mine}.get
         with pytest.raises(AddressRefused):
-            await ask(resolve_target("mine:gpt-5", registered=lookup), make_guarded_accounts(registered=lookup))
-        assert await ask(resolve_target("mine:gpt-5", registered=lookup), Accounts(lambda _: None, registered=lookup))
+            await ask(
+                resolve_target("mine:gpt-5", find_registered_provider=lookup), make_guarded_accounts(registered=lookup)
+            )
+        assert await ask(
+            resolve_target("mine:gpt-5", find_registered_provider=lookup),
+            Accounts(lambda _: None, find_registered_provider=lookup),
+        )
 
     assert use_loopback(ask_registered)[1] == 1
 
@@ -199,7 +204,7 @@ def call_agent(agent: Any, use: Callable[[VoiceLoopback], Awaitable[T]]) -> T:
 async def dial(target: Target, accounts: Accounts) -> bool:
     provider: Any = open_provider(target, accounts)
     try:
-        channel = await provider.dial(Dial(target.model))
+        channel = await provider.dial(CallSetup(target.model))
         await channel.close()
     finally:
         await provider.close()
@@ -214,10 +219,15 @@ def test_a_call_to_a_typed_address_is_guarded(monkeypatch: pytest.MonkeyPatch) -
         for host, said in (("127.0.0.1", "its host is loopback"), ("bot.example", "its name resolves to 127.0.0.1")):
             with pytest.raises(AddressRefused, match=said):
                 await dial(resolve_target(f"pipecat:ws://{host}:{port}"), make_guarded_accounts())
-        lookup = {"bot": Registered("bot", "pipecat", None, f"ws://127.0.0.1:{port}", unlock=lambda: "k" * 20)}.get
+        lookup = {
+            "bot": RegisteredProvider("bot", "pipecat", None, f"ws://127.0.0.1:{port}", read_key=lambda: "k" * 20)
+        }.get
         with pytest.raises(AddressRefused):
-            await dial(resolve_target("bot", registered=lookup), make_guarded_accounts(registered=lookup))
-        assert await dial(resolve_target("bot", registered=lookup), Accounts(lambda _: None, registered=lookup))
+            await dial(resolve_target("bot", find_registered_provider=lookup), make_guarded_accounts(registered=lookup))
+        assert await dial(
+            resolve_target("bot", find_registered_provider=lookup),
+            Accounts(lambda _: None, find_registered_provider=lookup),
+        )
 
     call_agent(PipecatAgent, use)
 
@@ -230,11 +240,11 @@ def test_a_vendors_agent_at_a_registered_address_is_guarded(monkeypatch: pytest.
             url = server.url.replace("127.0.0.1", "gateway.example")
             agent = RealtimeProvider(Account(url, "k" * 20, is_trusted_address=False, allow_private=allowed))
             if allowed:
-                channel = await agent.dial(Dial("gpt-realtime"))
+                channel = await agent.dial(CallSetup("gpt-realtime"))
                 await channel.close()
             else:
                 with pytest.raises(AddressRefused, match=r"resolves to 127\.0\.0\.1, which is loopback"):
-                    await agent.dial(Dial("gpt-realtime"))
+                    await agent.dial(CallSetup("gpt-realtime"))
             await agent.close()
 
     call_agent(RealtimeAgent, use)
@@ -254,7 +264,7 @@ def test_an_address_named_in_an_answer_is_guarded_even_if_the_provider_is_not() 
         variables = {"VAPI_BASE_URL": f"http://127.0.0.1:{port}", "VAPI_API_KEY": "k" * 20}
         try:
             with pytest.raises(AddressRefused, match="link-local"):
-                await dial(resolve_target("vapi:agent"), Accounts(variables.get, allow_private=False))
+                await dial(resolve_target("vapi:agent"), Accounts(variables.get, allow_private_addresses=False))
         finally:
             listening.close()
             await server.shutdown(0.1)

@@ -25,7 +25,7 @@ from pramana.errors import (
     UnknownModel,
 )
 from pramana.providers.accounts import Account
-from pramana.providers.http import REPLY_LIMIT, EventParser, HttpTransport
+from pramana.providers.http import MAX_REPLY_BYTES, EventParser, HttpTransport
 from pramana.providers.reading import ReplyReader
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -102,7 +102,7 @@ class Collected(ReplyReader):
 
 async def post(http: HttpTransport, body: Mapping[str, Any], headers: Mapping[str, str], **more: Any) -> list[Received]:
     collected = Collected(http)
-    await http.post("/chat", headers=headers, body=body, reading=collected, **more)
+    await http.post("/chat", headers=headers, body=body, reader=collected, **more)
     return collected.events
 
 
@@ -178,7 +178,7 @@ def test_events_do_not_depend_on_chunk_boundaries(end: bytes) -> None:
     for size in range(1, len(stream) + 1):
         events = EventParser()
         chunks = [stream[start : start + size] for start in range(0, len(stream), size)]
-        assert [each for chunk in chunks for each in events.feed(chunk)] + events.end() == expected, size
+        assert [each for chunk in chunks for each in events.feed(chunk)] + events.finish() == expected, size
 
 
 @given(
@@ -191,7 +191,7 @@ def test_any_text_survives_any_chunk_boundaries(texts: list[str], cuts: list[int
     places = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
     events = EventParser()
     got = [each for start, stop in itertools.pairwise(places) for each in events.feed(stream[start:stop])]
-    assert [data.decode() for _, data in got + events.end()] == texts
+    assert [data.decode() for _, data in got + events.finish()] == texts
 
 
 def test_a_last_event_without_a_blank_line_counts() -> None:
@@ -257,13 +257,13 @@ def test_a_lost_connection_breaks_the_reply(pieces: tuple[bytes, ...]) -> None:
 def test_an_endless_answer_is_aborted() -> None:
     line = b": " + b"a" * (1 << 20) + b"\n"
 
-    error = expect_refusal(make_head(), *[line] * ((REPLY_LIMIT >> 20) + 1))
+    error = expect_refusal(make_head(), *[line] * ((MAX_REPLY_BYTES >> 20) + 1))
     assert isinstance(error, BrokenReply)
     assert "longer than 64 MB" in str(error)
 
 
 def test_a_plain_answer_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pramana.providers.http.REPLY_LIMIT", 1 << 20)
+    monkeypatch.setattr("pramana.providers.http.MAX_REPLY_BYTES", 1 << 20)
     error = expect_refusal(answer(b'"' + b"a" * (1 << 20) + b'"'))
     assert isinstance(error, BrokenReply)
     assert "longer than 1 MB" in str(error)
@@ -453,7 +453,7 @@ def test_the_key_is_never_shown() -> None:
     )
     assert str(own).endswith("[key]?")
     http = HttpTransport("OpenAI", Account("https://host/v1?key=in-the-address&api-version=7"))
-    assert http.failures.secrets.blank_message("in-the-address at version 7") == "[key] at version 7"
+    assert http.failures.secrets.redact_message("in-the-address at version 7") == "[key] at version 7"
 
 
 @pytest.mark.parametrize("key", ["sk-line\n", "sk-two words ", "sk-ключ", "sk-\x00"])

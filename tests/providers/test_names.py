@@ -16,7 +16,7 @@ from pramana.model import Provider, Request, Target, Turn
 from pramana.plugins import Registry
 from pramana.providers import accounts, kinds, names
 from pramana.providers.accounts import Accounts, CommandLine
-from pramana.providers.kinds import CALLED_KINDS, VARIABLES, providers
+from pramana.providers.kinds import VARIABLES_BY_KIND, VOICE_AGENT_KINDS, providers
 from pramana.providers.names import open_provider, resolve_embedder, resolve_target
 from pramana.providers.text.anthropic import Anthropic
 from pramana.providers.text.command import CommandProvider
@@ -24,7 +24,7 @@ from pramana.providers.text.fake import FakeProvider
 from pramana.providers.text.function import FunctionProvider
 from pramana.providers.text.google import Google
 from pramana.providers.text.openai import OpenAI, Responses
-from pramana.run.accounts import read_command_lines
+from pramana.run.accounts import read_configured_commands
 
 KEY = "sk-secret-0123456789"
 COMMANDS = {"shout": CommandLine((sys.executable, "-c", "print(input().upper())"), 30.0)}
@@ -140,7 +140,10 @@ def test_the_suggested_configuration_lines_define_the_command(name: str) -> None
     home.mkdir(parents=True, exist_ok=True)
     lines = str(caught.value).partition("write there:\n")[2].replace("/path/to/program", "true")
     (home / "config.toml").write_text(lines, encoding="utf-8")
-    assert resolve_target(f"command:{name}", commands=read_command_lines()).arguments["argv"] == ["true", "argument"]
+    assert resolve_target(f"command:{name}", commands=read_configured_commands()).arguments["argv"] == [
+        "true",
+        "argument",
+    ]
 
 
 @pytest.mark.parametrize("part", ["stt", "chat", "tts", "voice"])
@@ -274,7 +277,7 @@ def test_a_base_url_recorded_for_a_vendor_gets_no_key() -> None:
 def test_configured_providers_are_listed() -> None:
     assert make_accounts().list_configured() == ["local"]
     assert make_accounts(**FULL).list_configured() == [
-        *(name for name in VARIABLES if name not in CALLED_KINDS),
+        *(name for name in VARIABLES_BY_KIND if name not in VOICE_AGENT_KINDS),
         "local",
     ]
 

@@ -44,7 +44,7 @@ class OddWire:
     """A server that changes one place of one event of its answer."""
 
     def __init__(self, wire: Wire) -> None:
-        self.wire, self.prefix, self.make_error_body = wire, wire.prefix, wire.make_error_body
+        self.wire, self.base_path, self.make_error_body = wire, wire.base_path, wire.make_error_body
         self.change: tuple[int, Path, Any] | None = None
         self.events: list[Any] = []
 

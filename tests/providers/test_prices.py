@@ -12,8 +12,8 @@ from genai_prices import calc_price
 from pramana.errors import InvalidInput
 from pramana.model import Target, Usage
 from pramana.providers.names import resolve_target
-from pramana.providers.prices import Prices, Rates, published_models
-from pramana.replies import MAX_TOKENS
+from pramana.providers.prices import Prices, Rates, list_published_models
+from pramana.replies import MAX_TOKEN_COUNT
 
 
 def make_target(typed: str) -> Target:
@@ -129,7 +129,7 @@ def test_a_stored_price_takes_precedence_over_the_file_and_each_price_names_its_
     prices = Prices.load(path, {"openai:gpt-5": Rates(0, 2.0, 3.0, 1.0)})
     assert prices.cost(make_target("gpt-5"), None, Usage(1000, 100, 500)) == pytest.approx(0.001 + 0.0005 + 0.0003)
     told = {name: prices.find_price(make_target(name)) for name in ("gpt-5", "opus", "fake", "openai:nobody-knows-it")}
-    assert {name: price and (price.origin, price.name) for name, price in told.items()} == {
+    assert {name: price and (price.origin, price.matched_name) for name, price in told.items()} == {
         "gpt-5": ("set", "openai:gpt-5"),
         "opus": ("published", None),
         "fake": ("free", None),
@@ -137,7 +137,7 @@ def test_a_stored_price_takes_precedence_over_the_file_and_each_price_names_its_
     }
     filed = Prices.load(path).find_price(make_target("gpt-5"))
     assert filed
-    assert (filed.origin, filed.name, filed.steps[0].input) == ("file", "gpt-5", 7)
+    assert (filed.origin, filed.matched_name, filed.tiers[0].input_per_million) == ("file", "gpt-5", 7)
     versions = {
         Prices.load(path, kept).version for kept in (None, {"a:b": Rates(0, 1, 1, 1)}, {"a:b": Rates(0, 2, 1, 1)})
     }
@@ -194,7 +194,9 @@ def test_a_bad_price_file_is_reported_with_its_position(tmp_path: Path, text: st
 
 def test_no_cost_is_infinite(tmp_path: Path) -> None:
     text = '[prices."openai:gpt-5"]\ninput_per_million = 1e9\noutput_per_million = 1e9'
-    cost = Prices.load(write_prices(tmp_path, text)).cost(make_target("gpt-5"), None, Usage(MAX_TOKENS, MAX_TOKENS, 0))
+    cost = Prices.load(write_prices(tmp_path, text)).cost(
+        make_target("gpt-5"), None, Usage(MAX_TOKEN_COUNT, MAX_TOKEN_COUNT, 0)
+    )
     assert cost is not None
     assert cost * 1e6 < float("inf")
 
@@ -228,13 +230,13 @@ def test_computing_a_cost_takes_microseconds() -> None:
 
 def test_a_cached_price_is_looked_up_again_when_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    look = Prices._look_up
+    look = Prices._find_uncached_price
 
     def count_lookup(self: Prices, asked: Target, served: str | None) -> object:
         looked.append(asked.typed)
         return look(self, asked, served)
 
-    monkeypatch.setattr(Prices, "_look_up", count_lookup)
+    monkeypatch.setattr(Prices, "_find_uncached_price", count_lookup)
     prices = Prices()
     for _ in range(3):
         prices.cost(make_target("gpt-5"), None, Usage(1, 1))
@@ -245,4 +247,4 @@ def test_a_cached_price_is_looked_up_again_when_stale(monkeypatch: pytest.Monkey
 
 
 def test_published_models_belong_to_supported_vendors() -> None:
-    assert {"gpt-5", "claude-opus-4-6", "gemini-2.5-pro"} <= set(published_models())
+    assert {"gpt-5", "claude-opus-4-6", "gemini-2.5-pro"} <= set(list_published_models())

@@ -201,7 +201,7 @@ def test_accounts_and_refusals_never_show_the_proxy_password() -> None:
     account = Account(ELSEWHERE, proxy=f"http://me:{PASSWORD}@proxy:3128")
     accounts = Accounts(lambda _: None, proxy_for=lambda _: account.proxy)
     http = HttpTransport("the server", account)
-    said = http.failures.make_refusal(400, {"error": f"bad gateway http://me:{PASSWORD}@proxy:3128/ {PASSWORD}"})
+    said = http.failures.make_status_error(400, {"error": f"bad gateway http://me:{PASSWORD}@proxy:3128/ {PASSWORD}"})
     assert PASSWORD not in f"{account!r} {http!r} {accounts!r} {said}"
     with pytest.raises(InvalidInput) as caught:
         HttpTransport("the server", Account(ELSEWHERE, proxy=f"http://me:{PASSWORD}@"))

@@ -32,7 +32,7 @@ class FixedAnswer(OpenAIWire):
 
     def __init__(self, *parts: Any, streamed: bool = True) -> None:
         super().__init__()
-        self.prefix = ""
+        self.base_path = ""
         self.parts, self.streamed = parts, streamed
 
     def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
@@ -226,8 +226,8 @@ def test_every_json_spelling_of_a_secret_is_found(secret: str, escapes: list[boo
     written = "".join(map(write, secret, chosen))
     secrets = Secrets([secret, secret + "and more" if twice else None])
     data = f'{{"a": "<{written}>"}}'.encode()
-    assert secret not in json.loads(secrets.blank_json(data))["a"]
+    assert secret not in json.loads(secrets.redact_json(data))["a"]
     assert json.loads(data) == {"a": f"<{secret}>"}
-    assert secret not in secrets.blank(f"{secret} and {written}")
-    assert written not in secrets.blank(written)
-    assert secrets.is_in(json.loads(data)["a"])
+    assert secret not in secrets.redact(f"{secret} and {written}")
+    assert written not in secrets.redact(written)
+    assert secrets.occur_in(json.loads(data)["a"])

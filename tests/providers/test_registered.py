@@ -8,68 +8,70 @@ from msgspec.structs import replace
 
 from pramana.errors import AuthenticationFailed, InvalidInput
 from pramana.model import Target
-from pramana.providers.accounts import Account, Accounts, Registered
-from pramana.providers.kinds import VARIABLES
-from pramana.providers.names import KINDS, check_provider, open_provider, resolve_target
+from pramana.providers.accounts import Account, Accounts, RegisteredProvider
+from pramana.providers.kinds import VARIABLES_BY_KIND
+from pramana.providers.names import REGISTRABLE_KINDS, check_provider, open_provider, resolve_target
 from pramana.providers.text.openai import OpenAI
-from pramana.providers.voice.cascade import Cascade, _NamedModel
+from pramana.providers.voice.cascade import Cascade, _FixedModelProvider
 
 KEY = "sk-registered-0123456789"
 DESCRIPTION = {"name": "Mine", "url": "wss://agent.example/call", "base_url": "https://agent.example"}
 
 
-def make_lookup(*every: Registered) -> Callable[[str], Registered | None]:
+def make_lookup(*every: RegisteredProvider) -> Callable[[str], RegisteredProvider | None]:
     return {each.id: each for each in every}.get
 
 
-def make_registered(provider_id: str, kind: str, **given: Any) -> Registered:
-    return Registered(provider_id, kind, **given, unlock=lambda: KEY)
+def make_registered(provider_id: str, kind: str, **given: Any) -> RegisteredProvider:
+    return RegisteredProvider(provider_id, kind, **given, read_key=lambda: KEY)
 
 
 MINE = make_registered("my-vllm", "compatible", base_url="http://models.example/v1", model="llama")
 TEAM = make_registered("openai-team", "openai")
 OPENAI = make_registered("openai", "openai", base_url="https://gateway.example/v1")
 AGENT = make_registered("my-agent", "websocket", description=DESCRIPTION)
-FAKE = Registered("my-fake", "fake", model="fixed=yes")
+FAKE = RegisteredProvider("my-fake", "fake", model="fixed=yes")
 EVERY = make_lookup(MINE, TEAM, AGENT, FAKE)
 
 
-def find_account(typed: str, registered: Callable[[str], Registered | None] = EVERY, **variables: str) -> Account:
-    accounts = Accounts(variables.get, registered=registered)
-    found = accounts.find_account(resolve_target(typed, registered=registered))
+def find_account(
+    typed: str, registered: Callable[[str], RegisteredProvider | None] = EVERY, **variables: str
+) -> Account:
+    accounts = Accounts(variables.get, find_registered_provider=registered)
+    found = accounts.find_account(resolve_target(typed, find_registered_provider=registered))
     assert found is not None
     return found
 
 
 def test_a_registered_provider_is_the_prefix_of_a_model_name() -> None:
-    assert resolve_target("my-vllm:qwen", registered=EVERY) == Target(
+    assert resolve_target("my-vllm:qwen", find_registered_provider=EVERY) == Target(
         "my-vllm:qwen", "compatible", "qwen", {"account": "my-vllm", "base_url": "http://models.example/v1"}
     )
-    assert resolve_target("my-vllm", registered=EVERY).model == "llama"
-    assert resolve_target("openai-team:gpt-5", registered=EVERY) == Target(
+    assert resolve_target("my-vllm", find_registered_provider=EVERY).model == "llama"
+    assert resolve_target("openai-team:gpt-5", find_registered_provider=EVERY) == Target(
         "openai-team:gpt-5", "openai", "gpt-5", {"account": "openai-team"}
     )
-    assert resolve_target("my-fake", registered=EVERY).arguments == {"answer": "fixed", "text": "yes"}
-    assert resolve_target("my-fake:echo", registered=EVERY).model == "echo"
-    assert resolve_target("my-agent", registered=EVERY) == Target(
+    assert resolve_target("my-fake", find_registered_provider=EVERY).arguments == {"answer": "fixed", "text": "yes"}
+    assert resolve_target("my-fake:echo", find_registered_provider=EVERY).model == "echo"
+    assert resolve_target("my-agent", find_registered_provider=EVERY) == Target(
         "my-agent", "websocket", "my-agent", {"description": DESCRIPTION, "account": "my-agent"}
     )
-    assert resolve_target("my-agent:sales", registered=EVERY).model == "sales"
+    assert resolve_target("my-agent:sales", find_registered_provider=EVERY).model == "sales"
     asks = make_lookup(
         make_registered("asks", "websocket", description={**DESCRIPTION, "url": "wss://agent.example/{model}"})
     )
-    assert resolve_target("asks:sales", registered=asks).model == "sales"
+    assert resolve_target("asks:sales", find_registered_provider=asks).model == "sales"
     with pytest.raises(InvalidInput, match="lacks a model, which this agent needs; write asks:MODEL"):
-        resolve_target("asks", registered=asks)
+        resolve_target("asks", find_registered_provider=asks)
     with pytest.raises(InvalidInput, match="lacks a model; write openai-team:MODEL"):
-        resolve_target("openai-team", registered=EVERY)
+        resolve_target("openai-team", find_registered_provider=EVERY)
     with pytest.raises(InvalidInput, match='unknown provider "my-vlm"'):
-        resolve_target("my-vlm:m", registered=EVERY)
+        resolve_target("my-vlm:m", find_registered_provider=EVERY)
 
 
 def test_no_target_contains_a_key() -> None:
     for typed in ("my-vllm", "openai-team:gpt-5", "my-agent"):
-        assert KEY not in repr(resolve_target(typed, registered=EVERY))
+        assert KEY not in repr(resolve_target(typed, find_registered_provider=EVERY))
         assert KEY not in repr(find_account(typed))
 
 
@@ -85,7 +87,7 @@ def test_each_has_its_own_key_and_address() -> None:
 def test_a_provider_registered_under_its_kind_takes_precedence_over_the_environment(typed: str) -> None:
     found = find_account(typed, make_lookup(OPENAI), OPENAI_API_KEY="other", OPENAI_BASE_URL="http://other")
     assert (found.base_url, found.key) == ("https://gateway.example/v1", KEY)
-    assert resolve_target(typed, registered=make_lookup(OPENAI)).typed == typed
+    assert resolve_target(typed, find_registered_provider=make_lookup(OPENAI)).typed == typed
 
 
 def test_a_typed_server_never_gets_a_registered_key() -> None:
@@ -95,13 +97,13 @@ def test_a_typed_server_never_gets_a_registered_key() -> None:
 
 
 def test_a_registered_provider_without_a_key_does_not_use_the_environment() -> None:
-    keyless = Registered("openai-team", "openai")
+    keyless = RegisteredProvider("openai-team", "openai")
     with pytest.raises(AuthenticationFailed, match="openai-team needs an API key; set the provider's apiKey"):
         find_account("openai-team:gpt-5", make_lookup(keyless), OPENAI_API_KEY="other")
 
 
 def test_a_key_is_sent_only_to_the_address_recorded_with_the_run() -> None:
-    target = resolve_target("my-vllm", registered=EVERY)
+    target = resolve_target("my-vllm", find_registered_provider=EVERY)
     for now in (
         make_registered("my-vllm", "compatible", base_url="http://moved.example/v1"),
         make_registered("my-vllm", "anthropic"),
@@ -109,15 +111,15 @@ def test_a_key_is_sent_only_to_the_address_recorded_with_the_run() -> None:
         with pytest.raises(
             InvalidInput, match="has changed since the run started, and its key is not sent to a new address"
         ):
-            Accounts(lambda _: None, registered=make_lookup(now)).find_account(target)
+            Accounts(lambda _: None, find_registered_provider=make_lookup(now)).find_account(target)
     with pytest.raises(InvalidInput, match='the provider "my-vllm" is no longer registered'):
         Accounts(lambda _: None).find_account(target)
-    agent = resolve_target("my-agent", registered=EVERY)
+    agent = resolve_target("my-agent", find_registered_provider=EVERY)
     moved = make_registered("my-agent", "websocket", description={**DESCRIPTION, "url": "wss://moved.example"})
     with pytest.raises(InvalidInput, match="the address of the provider"):
-        Accounts(lambda _: None, registered=make_lookup(moved)).find_account(agent)
+        Accounts(lambda _: None, find_registered_provider=make_lookup(moved)).find_account(agent)
     renamed = make_registered("my-agent", "websocket", description={**DESCRIPTION, "name": "Renamed"})
-    found = Accounts(lambda _: None, registered=make_lookup(renamed)).find_account(agent)
+    found = Accounts(lambda _: None, find_registered_provider=make_lookup(renamed)).find_account(agent)
     assert found is not None
     assert found.key == KEY
 
@@ -139,8 +141,8 @@ def test_no_model_name_sends_the_key_of_a_described_agent_to_another_host(url: s
     assert find_account("agent", make_lookup(agent)).key == KEY
     assert find_account(f"agent:{good}", make_lookup(agent)).key == KEY
     for other in others:
-        target = replace(resolve_target("agent", registered=make_lookup(agent)), model=other)
-        found = Accounts(lambda _: None, registered=make_lookup(agent)).find_account(target)
+        target = replace(resolve_target("agent", find_registered_provider=make_lookup(agent)), model=other)
+        found = Accounts(lambda _: None, find_registered_provider=make_lookup(agent)).find_account(target)
         assert found is not None
         assert found.key is None, f"the key would go to {other}"
     unsure = make_registered("agent", "websocket", description=description)
@@ -185,7 +187,7 @@ def test_a_placeholder_may_not_decide_the_host_of_an_agent_with_a_key(hole: str)
 )  # fmt: skip
 def test_every_model_of_a_registered_server_is_called_there(kind: str, base_url: str | None, models: list[str]) -> None:
     registered = make_lookup(make_registered("mine", kind, base_url=base_url))
-    vendors = VARIABLES[kind].base_url
+    vendors = VARIABLES_BY_KIND[kind].default_base_url
     for model in models:
         found = find_account(f"mine:{model}", registered)
         assert (found.key, found.base_url) == (KEY, base_url or vendors)
@@ -193,11 +195,11 @@ def test_every_model_of_a_registered_server_is_called_there(kind: str, base_url:
 
 def test_a_cascade_part_at_another_server_does_not_get_the_registered_key() -> None:
     registered = make_lookup(make_registered("mine", "cascade", base_url="https://models.example/v1"))
-    target = resolve_target("mine:stt=a,chat=http://evil.example/v1#b,tts=c", registered=registered)
-    agent = open_provider(target, Accounts(lambda _: None, registered=registered))
+    target = resolve_target("mine:stt=a,chat=http://evil.example/v1#b,tts=c", find_registered_provider=registered)
+    agent = open_provider(target, Accounts(lambda _: None, find_registered_provider=registered))
     assert isinstance(agent, Cascade)
     assert KEY not in repr(agent.text_model)
-    assert isinstance(agent.text_model, _NamedModel)
+    assert isinstance(agent.text_model, _FixedModelProvider)
     assert isinstance(agent.text_model.provider, OpenAI)
     account = agent.text_model.provider._http.account
     assert (account.base_url, account.key) == ("http://evil.example/v1", None)
@@ -221,7 +223,7 @@ def test_keys_from_the_environment_are_never_sent_to_addresses_typed_by_remote_u
         "PIPECAT_API_KEY": "p" * 20,
     }
     ours = Accounts(variables.get)
-    theirs = Accounts(variables.get, for_others=True)
+    theirs = Accounts(variables.get, is_for_other_users=True)
 
     def find_key(accounts: Accounts, typed: str) -> str | None:
         found = accounts.find_account(resolve_target(typed))
@@ -243,7 +245,7 @@ def test_keys_from_the_environment_are_never_sent_to_addresses_typed_by_remote_u
 @pytest.mark.parametrize("typed", ["python:os:getcwd", "command:mine", "websocket:/etc/passwd", "websocket:agent.yaml"])
 def test_remote_users_cannot_name_providers_that_run_code_or_read_files(typed: str) -> None:
     with pytest.raises(InvalidInput, match="which only the command line allows"):
-        resolve_target(typed, for_others=True)
+        resolve_target(typed, is_for_other_users=True)
 
 
 def test_a_recorded_function_is_not_opened_for_remote_users() -> None:
@@ -255,8 +257,8 @@ def test_a_recorded_function_is_not_opened_for_remote_users() -> None:
 
 
 def test_every_kind_that_runs_no_code_can_be_registered() -> None:
-    assert {"python", "command"}.isdisjoint(KINDS)
-    for kind in KINDS:
+    assert {"python", "command"}.isdisjoint(REGISTRABLE_KINDS)
+    for kind in REGISTRABLE_KINDS:
         given: dict[str, Any] = {"base_url": "https://h/v1"} if kind == "compatible" else {}
         given |= {"description": DESCRIPTION} if kind == "websocket" else {}
         assert check_provider("mine", kind, **given).kind == kind

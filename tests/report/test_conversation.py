@@ -26,7 +26,7 @@ from pramana.model import (
     Turn,
 )
 from pramana.report.conversation import print_conversation, result_to_data
-from pramana.report.terminal import text_width
+from pramana.report.terminal import count_columns
 
 EVENTS: list[dict[str, Any]] = [
     {"t": 0.0, "event": "call", "version": 2},
@@ -85,7 +85,7 @@ def test_a_call_prints_within_80_columns_with_its_checks_and_the_audio_command(
 ) -> None:
     print_conversation(make_run(), *make_call())
     lines = capsys.readouterr().out.splitlines()
-    assert max(map(text_width, lines)) <= 80
+    assert max(map(count_columns, lines)) <= 80
     assert lines[1].startswith("hours · mmm")
     assert lines[1].endswith(f"…{16 * 'm'} · voice+noise=10dB · repeat 2 · failed")
     assert lines[2] == "     0.20 s caller   When do you open?"

@@ -11,7 +11,7 @@ import pramana
 from pramana.errors import BrokenPlugin, InvalidInput, NotFound
 from pramana.plugins import exporters
 from pramana.report import export
-from pramana.report.exporters import Exporter, exporter, exporter_for_path, find_exporter
+from pramana.report.exporters import Exporter, exporter, find_exporter, find_exporter_for_path
 from pramana.report.exports import FORMATS
 
 
@@ -19,7 +19,7 @@ def test_every_registered_format_is_documented_and_has_its_own_ending() -> None:
     assert sorted(exporters.builtin) == sorted(FORMATS)
     endings = {name: find_exporter(name).ending for name in FORMATS}
     assert len(set(endings.values())) == len(FORMATS)
-    assert {name: exporter_for_path(Path(f"a{ending}")).name for name, ending in endings.items()} == {
+    assert {name: find_exporter_for_path(Path(f"a{ending}")).name for name, ending in endings.items()} == {
         n: n for n in FORMATS
     }
 
@@ -97,7 +97,7 @@ def test_an_invalid_exporter_is_refused_by_name_and_skipped_by_ending(
         InvalidInput,
         match=r'a.ids: unknown file ending "\.ids"; use \.html, \.md, \.json, \.jsonl, \.csv, \.parquet or \.xml$',
     ):
-        exporter_for_path(Path("a.ids"))
+        find_exporter_for_path(Path("a.ids"))
 
 
 def test_an_unknown_format_error_suggests_the_nearest_name(report: pramana.Report) -> None:

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pramana.analyse.summary import Total
-from pramana.hash import case_digest, hash_result
+from pramana.analyse.summary import KnownTotal
+from pramana.hash import hash_case, hash_result
 from pramana.model import (
     Assertion,
     Call,
@@ -38,7 +38,7 @@ from pramana.model import (
     Usage,
 )
 from pramana.report import export
-from pramana.report.exports import FORMATS, Format, recording_name, result_score, results_schema
+from pramana.report.exports import FORMATS, Format, get_result_score, make_recording_name, make_results_schema
 from pramana.report.figures import escape_unprintable, format_cost, format_duration, format_percent
 
 from ..chromium import dump_dom
@@ -70,7 +70,7 @@ def make_row(
     turns = (Turn("user", "Where is " + text),)
     kept = Facets(**{"category": "factual", "difficulty": "easy", **facets})
     case = Case(case_id, "test_case", turns, kept, Assertion("contains"), (text,))
-    key = Key(case_digest(case), model, "text", repeat)
+    key = Key(hash_case(case), model, "text", repeat)
     if outcome is Outcome.ERRORED:
         return case, Result(key, case_id, None, Failure("unavailable", reason), (), None, None)
     reply = Reply(text, Usage(10, 3), first_token_s=0.1, total_s=0.25, cost_usd=0.001)
@@ -98,15 +98,15 @@ ALL = [
     make_row(f"said {outcome.value}", outcome, case_id=f"a-{number}", reason=f"why {number}")
     for number, outcome in enumerate(Outcome)
 ]
-SCHEMA = jsonschema.Draft202012Validator(results_schema())
+SCHEMA = jsonschema.Draft202012Validator(make_results_schema())
 
 
 # ── JSON ──
 
 
 def test_the_schema_is_json_schema_2020_12() -> None:
-    assert results_schema()["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    jsonschema.Draft202012Validator.check_schema(results_schema())
+    assert make_results_schema()["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    jsonschema.Draft202012Validator.check_schema(make_results_schema())
 
 
 def test_results_match_the_published_schema() -> None:
@@ -130,7 +130,7 @@ def test_results_match_the_published_schema() -> None:
     published = ["test_id", "output", "assertion_result", "latency_ms", "result_hash", "score"]
     assert list(first) == [*published, "repeat", "case_digest", "prompt", "expected"]
     assert (first["prompt"], first["expected"]) == ("Where is said passed", "said passed")
-    assert first["case_digest"] == case_digest(ALL[0][0])
+    assert first["case_digest"] == hash_case(ALL[0][0])
     assert (first["assertion_result"]["passed"], first["score"], first["latency_ms"]) == (True, 1.0, 250)
     assert first["result_hash"] == hash_result("m", "a-0", "said passed")
     assert first["assertion_result"]["details"]["checks"] == [
@@ -228,7 +228,7 @@ def test_runs_without_results_or_verdicts_match_the_schema() -> None:
 def test_the_exported_score_is_the_value_of_the_check(
     outcome: Outcome, value: float | None, score: float | None
 ) -> None:
-    assert result_score(*make_row(outcome=outcome, value=value)) == score
+    assert get_result_score(*make_row(outcome=outcome, value=value)) == score
 
 
 def test_the_schema_refuses_a_score_without_a_verdict_and_a_verdict_without_a_score() -> None:
@@ -639,7 +639,10 @@ def test_rounded_numbers_never_overstate_their_precision() -> None:
         "100 %",
         "0 %",
     )
-    assert (format_cost(Total(0.00001, 0)), format_cost(Total(12.345, 2))) == ("under $0.0001", "at least $12.35")
+    assert (format_cost(KnownTotal(0.00001, 0)), format_cost(KnownTotal(12.345, 2))) == (
+        "under $0.0001",
+        "at least $12.35",
+    )
     assert (format_duration(0.0012), format_duration(0.0000103), format_duration(0.9996)) == (
         "1 ms",
         "< 1 ms",
@@ -660,12 +663,12 @@ def make_call_row(model: str = "m", variant: str = "voice+noise=10dB", repeat: i
 
 def test_a_long_model_name_keeps_variant_and_repeat_in_a_recordings_name() -> None:
     long = "fake-voice:latency=0.8,fixed=" + "We open at nine in the morning. " * 20
-    name = recording_name(*make_call_row(long, repeat=2))
+    name = make_recording_name(*make_call_row(long, repeat=2))
     assert name is not None
     assert name.startswith("factual-001__fake-voice_latency=0.8_fixed=")
     assert name.endswith("__voice+noise=10dB__repeat-3__bbbbbbbb")
     assert len(name) < 180
-    assert recording_name(*make_row()) is None
+    assert make_recording_name(*make_row()) is None
 
 
 def test_html_links_adjacent_recordings_or_says_how_to_export_them() -> None:

@@ -15,7 +15,7 @@ from pramana import bench, settings
 from pramana.model import Check, Failure, Key, Outcome, Reply, Result
 from pramana.planning import create_run
 from pramana.report import progress
-from pramana.report.progress import FAILURES_SHOWN, LiveProgress
+from pramana.report.progress import MAX_SHOWN_FAILURES, LiveProgress
 from pramana.request import Limits, RunRequest
 from pramana.run.engine import Stop
 from pramana.store import open_store
@@ -52,7 +52,7 @@ def test_jupyter_and_colab_notebooks_are_recognized(
     monkeypatch: pytest.MonkeyPatch, shell: object, *, is_one: bool
 ) -> None:
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    assert progress._in_notebook() is is_one
+    assert progress._is_in_notebook() is is_one
 
 
 def test_failures_are_printed_as_they_happen_up_to_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,7 +62,7 @@ def test_failures_are_printed_as_they_happen_up_to_a_limit(capsys: pytest.Captur
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "errored m c-1: down \\x1b[31m"
     assert said[1] == "failed m c-2: because"
-    assert len(said) == FAILURES_SHOWN + 1
+    assert len(said) == MAX_SHOWN_FAILURES + 1
     assert live.stored == 60
 
 
@@ -88,7 +88,7 @@ def test_an_unknown_cost_is_never_shown_as_zero(cost: float, unknown: bool, show
     live = LiveProgress(10, clock=clock)
     clock.now += 2
     live.update([make_result(0, Outcome.PASSED)], cost, unknown_cost=unknown)
-    assert live._progress_note(cost, unknown_cost=unknown) == shown
+    assert live._format_progress_note(cost, unknown_cost=unknown) == shown
 
 
 def test_the_heading_is_printed_once_when_the_run_has_started(capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,7 +157,7 @@ def test_changes_of_call_stages_are_printed(capsys: pytest.CaptureFixture[str]) 
     with LiveProgress(2, clock=clock) as live:
         for calls in ("ringing", "caller speaking", "caller speaking", "1 agent speaking, 1 scoring the call", ""):
             clock.now += 5
-            live.update([], 0.0, unknown_cost=False, calls=calls)
+            live.update([], 0.0, unknown_cost=False, call_stages=calls)
     assert capsys.readouterr().err.splitlines() == [
         "0 of 2  ringing  0.0/s  time left unknown",
         "0 of 2  caller speaking  0.0/s  time left unknown",
@@ -187,8 +187,8 @@ def test_a_run_paused_by_its_provider_reports_the_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """End to end: a server that requests a pause, the run, and the printed lines."""
-    monkeypatch.setattr(bench, "TICK_S", 0.05)
-    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.1)
+    monkeypatch.setattr(bench, "PROGRESS_INTERVAL_S", 0.05)
+    monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.1)
     case = {
         "id": "coding-001",
         "category": "coding",
@@ -261,7 +261,7 @@ def test_a_resumed_run_counts_results_of_earlier_sittings(tmp_path: Path) -> Non
     run = create_run(store, RunRequest(paths=(write_suite(tmp_path, 40),), models=("fake:latency=0.02,fixed=x",)))
 
     def stop_after_five(seen: bench.Progress) -> None:
-        if seen.stored >= 5:
+        if seen.stored_count >= 5:
             stop("enough")
 
     stop = Stop()
@@ -271,4 +271,4 @@ def test_a_resumed_run_counts_results_of_earlier_sittings(tmp_path: Path) -> Non
         bench.run_sync(store, run, Limits(), live)
     store.close()
     assert live.counts[Outcome.PASSED] == 40
-    assert "40 passed" in live._progress_note(0.0, unknown_cost=False)
+    assert "40 passed" in live._format_progress_note(0.0, unknown_cost=False)

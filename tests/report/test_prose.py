@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pramana.report.prose import MAX_DRAWN, MAX_NESTING, render_prose, render_reply
+from pramana.report.prose import MAX_NESTING, MAX_RENDERED_LENGTH, render_prose, render_reply
 
 RENDERED_TAGS = frozenset(
     (
@@ -102,12 +102,12 @@ def test_latex_keeps_its_backslashes() -> None:
 
 
 def test_too_deep_or_too_long_markdown_is_shown_verbatim() -> None:
-    for said in ("> " * (MAX_NESTING + 5) + "deep", "**a** " * MAX_DRAWN):
+    for said in ("> " * (MAX_NESTING + 5) + "deep", "**a** " * MAX_RENDERED_LENGTH):
         assert render_reply(said, "Reply") == render_prose(said, "Reply")
 
 
 @pytest.mark.parametrize("piece", ["![", "[", "a*", "**a ", "`", "_a_", "<", "> ", "|a|b|\n|-|-|\n", "- ", "~"])
 def test_no_reply_renders_slowly(piece: str) -> None:
     began = time.process_time()
-    render_reply((piece * MAX_DRAWN)[:MAX_DRAWN], "Reply")
+    render_reply((piece * MAX_RENDERED_LENGTH)[:MAX_RENDERED_LENGTH], "Reply")
     assert time.process_time() - began < 2

@@ -1,7 +1,7 @@
 """The advice on resuming a run is a command or a call that works."""
 
 from pramana.model import Plan, Run, Target
-from pramana.report.resuming import resume_advice, resume_call
+from pramana.report.resuming import format_resume_advice, format_resume_call
 
 SCRIPTED, NESTED = (Target(f"python:{path}", "python", path) for path in ("__main__:agent", "mine:make.<locals>.agent"))
 IMPORTABLE, VENDOR = Target("python:mine:agent", "python", "mine:agent"), Target("gpt-5", "openai", "gpt-5")
@@ -13,22 +13,24 @@ def make_run(*targets: Target, judge: Target | None = None) -> Run:
 
 def test_importable_models_are_resumed_by_a_command() -> None:
     for target in (IMPORTABLE, VENDOR):
-        assert resume_advice(make_run(target)) == "pramana run --resume r1"
-        assert resume_call(make_run(target)) == "pramana.resume('r1')"
+        assert format_resume_advice(make_run(target)) == "pramana run --resume r1"
+        assert format_resume_call(make_run(target)) == "pramana.resume('r1')"
 
 
 def test_a_function_of_a_script_is_passed_to_resume_again() -> None:
     for found in (make_run(SCRIPTED), make_run(NESTED), make_run(SCRIPTED, judge=SCRIPTED)):
-        assert resume_advice(found) == resume_call(found) == "pramana.resume('r1', model=function)"
+        assert format_resume_advice(found) == format_resume_call(found) == "pramana.resume('r1', model=function)"
 
 
 def test_a_judge_function_is_passed_as_judge() -> None:
-    assert resume_call(make_run(VENDOR, judge=SCRIPTED)) == "pramana.resume('r1', judge=function)"
-    assert resume_call(make_run(SCRIPTED, judge=NESTED)) == "pramana.resume('r1', model=function, judge=function)"
+    assert format_resume_call(make_run(VENDOR, judge=SCRIPTED)) == "pramana.resume('r1', judge=function)"
+    assert (
+        format_resume_call(make_run(SCRIPTED, judge=NESTED)) == "pramana.resume('r1', model=function, judge=function)"
+    )
 
 
 def test_several_functions_are_passed_to_resume_by_name() -> None:
-    assert resume_call(make_run(SCRIPTED, NESTED)) == (
+    assert format_resume_call(make_run(SCRIPTED, NESTED)) == (
         "pramana.resume('r1', models={\"python:__main__:agent\": function, "
         '"python:mine:make.<locals>.agent": function})'
     )

@@ -4,7 +4,7 @@ import pytest
 
 from pramana.app.scenarios import ScenarioView
 from pramana.report.scenarios import render_scenarios
-from pramana.report.terminal import text_width
+from pramana.report.terminal import count_columns
 
 
 def make_scenario(scenario_id: str, name: str, tags: tuple[str, ...] = (), **fields: str) -> ScenarioView:
@@ -42,4 +42,4 @@ def test_a_narrow_table_has_two_lines_per_scenario_and_full_ids() -> None:
 @pytest.mark.parametrize("columns", [60, 80, 160])
 def test_no_line_is_longer_than_the_terminal(columns: int) -> None:
     long = make_scenario("x" * 100, "name " * 100, ("tag",) * 50)
-    assert max(text_width(line) for line in render_scenarios([long], columns).split("\n")) <= columns
+    assert max(count_columns(line) for line in render_scenarios([long], columns).split("\n")) <= columns

@@ -12,8 +12,8 @@ from pramana import settings
 from pramana.errors import Problem
 from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Plan, Reply, Result, Run, Target, Turn, Usage
 from pramana.report import export
-from pramana.report.summary import SHOWN_REASONS, decide_run_exit, print_summary, summarise_results
-from pramana.report.terminal import fit_to_width, print_problem, text_width, wrap_for_terminal, wrap_text
+from pramana.report.summary import MAX_SHOWN_REASONS, decide_run_exit, print_summary, summarise_results
+from pramana.report.terminal import count_columns, fit_to_width, print_problem, wrap_for_terminal, wrap_text
 from pramana.show.cli import pramana
 from pramana.store import open_store
 
@@ -59,7 +59,7 @@ def test_a_summary_fits_80_columns(name: str, capsys: pytest.CaptureFixture[str]
         for model in models
     ]  # fmt: skip
     text = print_to_text(make_run(name, models), rows, capsys)
-    assert max(map(text_width, text.splitlines())) <= 80
+    assert max(map(count_columns, text.splitlines())) <= 80
     assert len(text) < 50_000
     assert "\x1b[31m" not in text
     assert "\u202e" not in text
@@ -69,9 +69,9 @@ def test_bars_are_aligned_for_any_name(capsys: pytest.CaptureFixture[str]) -> No
     rows = [make_result(name, Outcome.PASSED) for name in ("日本語", "plain", "👩🏽‍🚀", "日" * 30)]
     lines = [line for line in print_to_text(make_run(), rows, capsys).splitlines() if "█" in line]
     assert len(lines) > 4
-    assert {text_width(line.partition("█")[0]) for line in lines} == {36}
+    assert {count_columns(line.partition("█")[0]) for line in lines} == {36}
     plain = [line for line in print_to_text(make_run(), rows[1:2], capsys).splitlines() if "█" in line]
-    assert {text_width(line.partition("█")[0]) for line in plain} == {27}
+    assert {count_columns(line.partition("█")[0]) for line in plain} == {27}
 
 
 def test_the_list_of_runs_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,16 +82,16 @@ def test_the_list_of_runs_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     for columns in (60, 80, 120, 200):
         monkeypatch.setenv("COLUMNS", str(columns))
         lines = CliRunner().invoke(pramana, ["runs"]).stdout.splitlines()
-        assert max(map(text_width, lines)) <= columns
+        assert max(map(count_columns, lines)) <= columns
         assert all(any(f"模型{number}" in line for line in lines) for number in range(9))
 
 
 @pytest.mark.parametrize("columns", [8, 20, 80])
 @pytest.mark.parametrize("name", WIDE)
 def test_fitted_and_wrapped_text_fits_its_width(name: str, columns: int) -> None:
-    assert text_width(fit_to_width(name, columns)) <= columns
+    assert count_columns(fit_to_width(name, columns)) <= columns
     lines = wrap_text(name[:5_000], columns, "- ", "    ").splitlines()
-    assert max(map(text_width, lines)) <= columns
+    assert max(map(count_columns, lines)) <= columns
     assert "".join(line[4:] if place else line[2:] for place, line in enumerate(lines)).count("…") == name.count("…")
 
 
@@ -227,7 +227,7 @@ def test_failures_are_listed_with_reasons_and_a_command_for_the_rest(capsys: pyt
     rows = [make_result(f"a-{number}", Outcome.FAILED) for number in range(12)]
     lines = print_to_text(make_run(), rows, capsys).splitlines()
     assert "  failed a-0: because of a-0" in lines
-    assert sum(line.startswith("  failed a-") for line in lines) == SHOWN_REASONS
+    assert sum(line.startswith("  failed a-") for line in lines) == MAX_SHOWN_REASONS
     text = " ".join(" ".join(lines).split())
     assert "… and 4 more failed: pramana export r20260101-000000-abcd --format csv has them all." in text
     assert "Full result: pramana show r20260101-000000-abcd --id a-0" in text
@@ -372,13 +372,13 @@ def test_sentences_are_wrapped_for_terminals_but_not_for_pipes(
     sentence = "this file is not what it should be, " * 6
     problem = Problem(sentence, "scenarios[0].id", 3, 5, "mine.yaml")
     assert wrap_for_terminal(sentence) == sentence
-    print_problem(problem, err=True)
+    print_problem(problem, to_stderr=True)
     assert len(capsys.readouterr().err.splitlines()) == 1
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("COLUMNS", "80")
-    print_problem(problem, err=True)
+    print_problem(problem, to_stderr=True)
     plain = click.unstyle(terminal.getvalue())
-    assert max(map(text_width, plain.splitlines())) <= 80
+    assert max(map(count_columns, plain.splitlines())) <= 80
     assert " ".join(plain.split()) == f"mine.yaml:3:5: scenarios[0].id: {sentence.strip()}"
     assert wrap_for_terminal("short\n  and indented") == "short\n  and indented"

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from statsmodels.stats.weightstats import DescrStatsW  # type: ignore[import-untyped]
 
 from pramana.errors import InvalidInput
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 from pramana.model import Case, Check, Outcome, Reply, Result, Run, ToolCall
 from pramana.report.exporters import find_exporter, write_runs_file
 from pramana.report.tables import COLUMN_TYPES, iterate_records, write_parquet
@@ -137,7 +137,7 @@ def test_a_single_run_format_error_lists_the_multi_run_formats(tmp_path: Path, k
 
 def test_a_missing_pyarrow_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    expected = re.escape(f"Parquet needs pyarrow; install it: {install_command('parquet')}")
+    expected = re.escape(f"Parquet needs pyarrow; install it: {make_install_command('parquet')}")
     with pytest.raises(InvalidInput, match=f"^{expected}$"):
         write_parquet(make_run(), ROWS, io.BytesIO())
 

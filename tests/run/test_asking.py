@@ -24,7 +24,7 @@ from pramana.errors import (
 from pramana.model import Reply, Request, Target, Turn, Usage
 from pramana.providers.prices import Prices, Rates
 from pramana.run import asking
-from pramana.run.asking import ATTEMPTS, FIRST_ATTEMPTS, Budget, ReplyCache, TextClient
+from pramana.run.asking import MAX_ATTEMPTS, MAX_ATTEMPTS_BEFORE_REPLY, Budget, ReplyCache, TextClient
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
 
@@ -58,7 +58,7 @@ class ScriptedProvider:
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(asking, "FIRST_RETRY_WAIT_S", 0.001)
 
 
 def make_client(provider: ScriptedProvider, budget: Budget | None = None, cost: float | None = 0.25) -> TextClient:
@@ -79,7 +79,7 @@ def test_transient_errors_are_retried(error: ProviderError) -> None:
     asking_ = make_client(provider)
     assert ask(asking_).text == "ok"
     assert len(provider.asked) == 3
-    assert asking_.retries == 2
+    assert asking_.retry_count == 2
 
 
 def test_retries_are_bounded() -> None:
@@ -88,7 +88,7 @@ def test_retries_are_bounded() -> None:
     ask(asking_)
     with pytest.raises(Unavailable):
         ask(asking_)
-    assert len(provider.asked) == 1 + ATTEMPTS
+    assert len(provider.asked) == 1 + MAX_ATTEMPTS
 
 
 @pytest.mark.parametrize("error", [Unreachable("no such host"), NotAnApi("404")])
@@ -97,7 +97,7 @@ def test_an_address_that_never_answered_ends_the_run(error: ProviderError) -> No
     with pytest.raises(type(error)) as caught:
         ask(make_client(provider))
     assert caught.value.fatal
-    assert len(provider.asked) == (FIRST_ATTEMPTS if error.transient else 1)
+    assert len(provider.asked) == (MAX_ATTEMPTS_BEFORE_REPLY if error.transient else 1)
 
 
 @pytest.mark.parametrize("error", [Unreachable("reset"), NotAnApi("404")])
@@ -110,7 +110,7 @@ def test_an_address_that_answered_before_fails_only_the_case(error: ProviderErro
 
 
 def test_retry_waits_grow_to_minutes_with_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.5)
+    monkeypatch.setattr(asking, "FIRST_RETRY_WAIT_S", 0.5)
     slept: list[float] = []
 
     async def sleep(_: Stop, seconds: float) -> None:
@@ -124,7 +124,7 @@ def test_retry_waits_grow_to_minutes_with_jitter(monkeypatch: pytest.MonkeyPatch
     assert 90 < sum(slept) < 200
     assert slept[0] <= 0.5
     assert slept[-1] >= 30
-    assert len(set(slept)) == ATTEMPTS - 1
+    assert len(set(slept)) == MAX_ATTEMPTS - 1
 
 
 @pytest.mark.parametrize("seconds", [0.0, None])
@@ -160,7 +160,7 @@ def test_only_transient_errors_pause_the_growth_of_concurrency() -> None:
 
 @pytest.mark.parametrize("waits", ["hold", "backoff"])
 def test_waiting_requests_are_stopped(waits: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "FIRST_WAIT_S", 60)
+    monkeypatch.setattr(asking, "FIRST_RETRY_WAIT_S", 60)
     error = RateLimited("slow", retry_after=600) if waits == "hold" else Unavailable("down")
 
     async def main() -> tuple[int, list[Any]]:
@@ -205,7 +205,7 @@ def test_a_hanging_provider_times_out() -> None:
     asking_ = TextClient(TARGET, provider, Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
     with pytest.raises(Unavailable, match=r"no complete reply from fake:x within 0\.02 s"):
         ask(asking_)
-    assert len(provider.asked) == FIRST_ATTEMPTS
+    assert len(provider.asked) == MAX_ATTEMPTS_BEFORE_REPLY
 
 
 def test_a_cancelled_task_stays_cancelled_after_its_timeout() -> None:
@@ -333,11 +333,11 @@ def test_a_provider_that_ignores_cancellation_can_be_called_and_cancelled_again(
 
 def test_a_broken_cache_is_ignored() -> None:
     class BrokenCache(ReplyCache):
-        def get(self, target: Target, where: str, request: Request) -> Reply | None:
-            raise MemoryError(target, where, request)
+        def get(self, target: Target, account_address: str, request: Request) -> Reply | None:
+            raise MemoryError(target, account_address, request)
 
-        def put(self, target: Target, where: str, request: Request, reply: Reply) -> None:
-            raise KeyError(target, where, request, reply)
+        def put(self, target: Target, account_address: str, request: Request, reply: Reply) -> None:
+            raise KeyError(target, account_address, request, reply)
 
     asking_ = make_client(ScriptedProvider())
     asking_.cache = BrokenCache(Path())
@@ -435,7 +435,7 @@ def test_fewer_requests_are_started_near_a_limit(budget: Budget) -> None:
     replies = [each for each in ended if isinstance(each, Reply)]
     assert {type(each) for each in ended} == {Reply, BudgetSpent}
     assert len(replies) == len(provider.asked) == (7 if budget.max_tokens else 8), "four at once would make it ten"
-    assert budget.under_way == 0
+    assert budget.requests_in_flight == 0
 
 
 def test_requests_waiting_for_budget_are_stopped() -> None:
@@ -479,11 +479,11 @@ def test_a_cached_reply_sends_nothing_and_costs_nothing() -> None:
         def __init__(self) -> None:
             self.kept: dict[str, Reply] = {}
 
-        def get(self, target: Target, where: str, request: Request) -> Reply | None:
-            return self.kept.get(target.typed + where + request.turns[0].text)
+        def get(self, target: Target, account_address: str, request: Request) -> Reply | None:
+            return self.kept.get(target.typed + account_address + request.turns[0].text)
 
-        def put(self, target: Target, where: str, request: Request, reply: Reply) -> None:
-            self.kept[target.typed + where + request.turns[0].text] = reply
+        def put(self, target: Target, account_address: str, request: Request, reply: Reply) -> None:
+            self.kept[target.typed + account_address + request.turns[0].text] = reply
 
     provider, budget = ScriptedProvider(), Budget()
     asking_ = make_client(provider, budget)

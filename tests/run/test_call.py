@@ -18,10 +18,17 @@ from pramana.model import Line, Outcome, Target, Utterance
 from pramana.providers.accounts import Account
 from pramana.providers.kinds import providers
 from pramana.providers.voice.fake import FakeVoice, parse_fake_voice
-from pramana.providers.voice.vocabulary import FRAME_S, ChannelCapabilities, Dial, Event, Format, ReceivedEvents
+from pramana.providers.voice.vocabulary import FRAME_S, CallSetup, ChannelCapabilities, Event, Format, ReceivedEvents
 from pramana.run import call, sound
 from pramana.run.call import Conversation, FinishedCall, Patience
-from pramana.run.sound import CATCH_UP_INTERVAL_S, LATE_S, MAX_BURST_FRAMES, FramePacer, Microphone, Playout
+from pramana.run.sound import (
+    CATCH_UP_INTERVAL_S,
+    MAX_BURST_FRAMES,
+    MAX_FRAME_LATENESS_S,
+    FramePacer,
+    Microphone,
+    Playout,
+)
 from pramana.score.speech import make_call_check, measure_call
 from pramana.score.timing import CallTimes, measure_times
 
@@ -96,7 +103,7 @@ class ScriptedChannel:
 def hold_call(channel: Any, spoken: Sequence[Utterance], patience: Patience = PATIENT) -> FinishedCall:
     async def main() -> FinishedCall:
         async with asyncio.timeout(30):
-            return await Conversation(channel, spoken, {"rate": 24000}, patience).hold()
+            return await Conversation(channel, spoken, {"rate": 24000}, patience).hold_call()
 
     return asyncio.run(main())
 
@@ -120,7 +127,7 @@ def measure_call_times(of: FinishedCall) -> CallTimes:
 def check_call(of: FinishedCall, lines: int = 1) -> Any:
     samples, rate = audio.read_wav(of.recording)
     nobody: Any = {"transcribe": None, "languages": (), "language": "en"}
-    return make_call_check(measure_call(samples, rate, read_events(of), lines=lines, **nobody))
+    return make_call_check(measure_call(samples, rate, read_events(of), line_count=lines, **nobody))
 
 
 class ActingChannel(ScriptedChannel):
@@ -168,11 +175,11 @@ def test_the_recording_has_the_caller_left_and_the_agent_right_on_one_clock() ->
     (line,) = read_events(call_, "line")
     (sound,) = read_events(call_, "agent_audio")
     assert (line["start"], line["end"]) == (0.2, 0.5)
-    assert audio.first_audible(left, 24000) == pytest.approx(0.2 * 24000, abs=30)
-    assert audio.last_audible(left, 24000) == pytest.approx(0.5 * 24000, abs=30)
-    assert audio.first_audible(right, 24000) == pytest.approx(sound["plays"] * 24000, abs=30)
+    assert audio.find_first_audible(left, 24000) == pytest.approx(0.2 * 24000, abs=30)
+    assert audio.find_last_audible(left, 24000) == pytest.approx(0.5 * 24000, abs=30)
+    assert audio.find_first_audible(right, 24000) == pytest.approx(sound["plays"] * 24000, abs=30)
     assert sound["t"] == pytest.approx(sound["plays"], abs=0.001)
-    assert call_.reason == "done"
+    assert call_.end_reason == "done"
     assert call_.answers == ("yes",)
 
 
@@ -197,7 +204,7 @@ def test_the_next_line_waits_for_the_end_of_the_answer_and_a_pause() -> None:
     )
     lines, sounds = read_events(call_, "line"), read_events(call_, "agent_audio")
     for heard, following in zip(sounds, lines[1:], strict=False):
-        assert following["start"] >= heard["plays"] + 0.5 + call.PAUSE_S - 1e-6
+        assert following["start"] >= heard["plays"] + 0.5 + call.PAUSE_BEFORE_LINE_S - 1e-6
     assert call_.answers == ("answer 1", "answer 2", "answer 3")
 
 
@@ -241,7 +248,7 @@ def test_no_answer_by_the_deadline_ends_the_call_and_is_recorded() -> None:
     (missing,) = read_events(call_, "no_answer")
     assert missing["line"] == 0
     assert 0.5 < missing["waited_s"] < 0.6
-    assert (call_.reason, read_events(call_, "end")[0]["reason"]) == ("no_answer", "no_answer")
+    assert (call_.end_reason, read_events(call_, "end")[0]["reason"]) == ("no_answer", "no_answer")
     assert len(read_events(call_, "line")) == 1
 
 
@@ -250,7 +257,7 @@ def test_any_amount_of_silence_is_no_answer() -> None:
         it.emit(Event("agent_audio", audio=bytes(16000)), Event("turn_done", "completed"))
 
     assert (
-        hold_call(ScriptedChannel(answer_with_silence), [make_utterance()], Patience(answer_within_s=0.8)).reason
+        hold_call(ScriptedChannel(answer_with_silence), [make_utterance()], Patience(answer_within_s=0.8)).end_reason
         == "no_answer"
     )
 
@@ -262,10 +269,10 @@ def test_a_broken_call_is_recorded_up_to_the_break(event: Any, reason: str) -> N
         it.emit(Event(event, "gone", error="network"))
 
     call_ = hold_call(ScriptedChannel(break_off), [make_utterance(), make_utterance()])
-    assert call_.reason == reason
+    assert call_.end_reason == reason
     assert read_events(call_, event)[0]["text"] == "gone"
     assert read_events(call_, event)[0]["class"] == "network"
-    assert audio.first_audible(read_tracks(call_)[1], 24000) is not None
+    assert audio.find_first_audible(read_tracks(call_)[1], 24000) is not None
     assert call_.answers[0] == "half an ans"
 
 
@@ -278,9 +285,9 @@ def test_an_error_of_an_agent_leaves_the_call_and_can_be_retried() -> None:
 
 def test_a_call_ends_at_its_own_deadline() -> None:
     call_ = hold_call(
-        ScriptedChannel(lambda it, _: it.answer(5.0)), [make_utterance()], Patience(answer_within_s=2, longest_s=1.5)
+        ScriptedChannel(lambda it, _: it.answer(5.0)), [make_utterance()], Patience(answer_within_s=2, max_call_s=1.5)
     )
-    assert call_.reason == "deadline"
+    assert call_.end_reason == "deadline"
 
 
 def test_more_audio_than_a_call_can_play_is_a_broken_agent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,12 +298,12 @@ def test_more_audio_than_a_call_can_play_is_a_broken_agent(monkeypatch: pytest.M
             it.answer(0.5, done=False)
 
     call_ = hold_call(ScriptedChannel(flood), [make_utterance()])
-    assert call_.reason == "error"
+    assert call_.end_reason == "error"
     assert "more sound than was played" in read_events(call_, "error")[0]["text"]
 
 
 def test_a_late_transcript_is_awaited_but_not_forever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call, "TRANSCRIPT_S", 0.5)
+    monkeypatch.setattr(call, "MAX_TRANSCRIPT_WAIT_S", 0.5)
 
     def answer_with_late_transcript(it: ScriptedChannel, _: int) -> None:
         it.answer(0.2, "", done=True)
@@ -320,7 +327,7 @@ def test_a_greeting_is_awaited_before_the_first_line() -> None:
 
     async def main() -> FinishedCall:
         asyncio.get_running_loop().call_later(0.3, channel.answer, 0.5, "welcome")
-        return await Conversation(channel, [make_utterance()], {"rate": 24000}, Patience(answer_within_s=2)).hold()
+        return await Conversation(channel, [make_utterance()], {"rate": 24000}, Patience(answer_within_s=2)).hold_call()
 
     call_ = asyncio.run(main())
     greeting = read_events(call_, "agent_audio")[0]
@@ -333,14 +340,14 @@ def test_the_fake_agent_answers_after_exactly_its_delay() -> None:
     async def main() -> FinishedCall:
         agent = FakeVoice(**parse_fake_voice("latency=0.6,leading=0.15,tone"))
         spoken = [make_utterance(0.31), make_utterance(0.222)]
-        return await Conversation(await agent.dial(Dial("x")), spoken, {"rate": 24000}, Patience()).hold()
+        return await Conversation(await agent.dial(CallSetup("x")), spoken, {"rate": 24000}, Patience()).hold_call()
 
     call_ = asyncio.run(main())
     left, right = read_tracks(call_)
     for line in read_events(call_, "line"):
         window = slice(round(line["start"] * 24000), round(line["end"] * 24000) + 480)
-        ended = audio.last_audible(left[window], 24000)
-        begins = audio.first_audible(right[window.stop :], 24000)
+        ended = audio.find_last_audible(left[window], 24000)
+        begins = audio.find_first_audible(right[window.stop :], 24000)
         assert ended is not None
         assert begins is not None
         voice_to_voice = (window.stop + begins - window.start - ended) / 24000
@@ -353,7 +360,7 @@ def test_a_backchannel_does_not_replace_the_answer() -> None:
     call_ = hold_call(channel, [make_utterance(), listening, make_utterance()])
     first, second, third = read_events(call_, "line")
     sounds = read_events(call_, "agent_audio")
-    assert call_.reason == "done"
+    assert call_.end_reason == "done"
     assert call_.answers == ("answer 1", "", "answer 3")
     assert second["start"] == pytest.approx(sounds[0]["plays"] + 0.3, abs=0.025)
     assert third["start"] >= sounds[0]["plays"] + 1.5
@@ -362,14 +369,14 @@ def test_a_backchannel_does_not_replace_the_answer() -> None:
 
 def test_an_agent_that_floods_or_blocks_ends_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call, "MAX_EVENTS", 200)
-    monkeypatch.setattr(call, "STUCK_S", 0.2)
+    monkeypatch.setattr(call, "SEND_TIMEOUT_S", 0.2)
 
     def flood(it: ScriptedChannel, _: int) -> None:
         for _ in range(500):
             it.emit(Event("unknown", detail={"name": "x"}))
 
     call_ = hold_call(ScriptedChannel(flood), [make_utterance()])
-    assert call_.reason == "error"
+    assert call_.end_reason == "error"
     assert "more events or words" in read_events(call_, "error")[0]["text"]
 
     class StuckChannel(ScriptedChannel):
@@ -378,8 +385,11 @@ def test_an_agent_that_floods_or_blocks_ends_its_call(monkeypatch: pytest.Monkey
             if len(self.sent) > 20:
                 await asyncio.sleep(60)
 
-    stuck = hold_call(StuckChannel(lambda *_: None), [make_utterance()], Patience(longest_s=60))
-    assert (stuck.reason, read_events(stuck, "error")[0]["text"]) == ("error", "the agent accepted no audio for 0.2 s")
+    stuck = hold_call(StuckChannel(lambda *_: None), [make_utterance()], Patience(max_call_s=60))
+    assert (stuck.end_reason, read_events(stuck, "error")[0]["text"]) == (
+        "error",
+        "the agent accepted no audio for 0.2 s",
+    )
 
 
 # ── What is an answer ──
@@ -393,7 +403,7 @@ def test_agent_speech_during_a_line_is_no_answer_to_it() -> None:
             it.answer(0.5, "We open at nine.")
 
     call_ = hold_call(ActingChannel(murmur_then_answer), [make_utterance(2.0)])
-    assert (call_.reason, call_.answers) == ("done", ("We open at nine.",))
+    assert (call_.end_reason, call_.answers) == ("done", ("We open at nine.",))
     (line,) = measure_call_times(call_).lines
     assert (line.cut_in, line.censored) == (True, False)
     assert line.voice_to_voice_s == pytest.approx(0.7, abs=0.06)
@@ -405,7 +415,7 @@ def test_a_murmur_during_a_line_is_no_answer() -> None:
             it.answer(0.3, "Mhm.")
 
     call_ = hold_call(ActingChannel(murmur), [make_utterance(1.0)], Patience(answer_within_s=0.5))
-    assert (call_.reason, call_.answers) == ("no_answer", ("",))
+    assert (call_.end_reason, call_.answers) == ("no_answer", ("",))
     (line,) = measure_call_times(call_).lines
     assert (line.cut_in, line.censored, line.voice_to_voice_s) == (True, True, None)
     assert check_call(call_).outcome is Outcome.ERRORED
@@ -419,22 +429,22 @@ def test_an_answer_that_starts_during_the_line_and_continues_counts() -> None:
             it.answer(1.0, "We open at nine.")
 
     call_ = hold_call(ActingChannel(cut_in), [make_utterance(1.0)])
-    assert (call_.reason, call_.answers) == ("done", ("We open at nine.",))
+    assert (call_.end_reason, call_.answers) == ("done", ("We open at nine.",))
     assert measure_call_times(call_).lines[0].cut_in
 
 
 def test_an_agent_that_streams_silence_without_greeting_is_spoken_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call, "GREETING_S", 0.5)
+    monkeypatch.setattr(call, "MAX_GREETING_WAIT_S", 0.5)
     channel = ActingChannel(lambda it, _: it.emit(Event("agent_audio", audio=bytes(640))))
     channel.capabilities = ChannelCapabilities(greets=True)
     call_ = hold_call(channel, [make_utterance()], Patience(answer_within_s=0.5))
-    assert call_.reason == "no_answer"
+    assert call_.end_reason == "no_answer"
     assert read_events(call_, "line")[0]["start"] == pytest.approx(0.52, abs=0.03)
 
 
 def test_the_channel_determines_how_long_a_greeting_is_awaited() -> None:
     channel = ScriptedChannel(lambda it, _: it.answer())
-    channel.capabilities = ChannelCapabilities(greets=True, greeting_s=0.4)
+    channel.capabilities = ChannelCapabilities(greets=True, greeting_timeout_s=0.4)
     assert read_events(hold_call(channel, [make_utterance()]), "line")[0]["start"] == pytest.approx(0.42, abs=0.03)
 
 
@@ -451,7 +461,7 @@ def test_an_agent_that_streams_silence_is_timed_by_its_audible_speech() -> None:
             it.emit(Event("agent_audio", audio=bytes(640)))
 
     call_ = hold_call(ActingChannel(stream_silence), [make_utterance(0.5, lead_s=0.1)])
-    assert (call_.reason, call_.answers) == ("done", ("hi there",))
+    assert (call_.end_reason, call_.answers) == ("done", ("hi there",))
     (line,) = measure_call_times(call_).lines
     assert line.voice_to_voice_s == pytest.approx(0.52, abs=0.06)
     assert line.answer_end_s is not None
@@ -464,14 +474,16 @@ def test_a_noisy_telephone_line_is_called_like_any_other() -> None:
         async with VoiceLoopback(TwilioAgent, script) as server:
             url = server.url.replace("http", "ws", 1) + "/call"
             provider: Any = providers.load("twilio").open(Target("twilio", "twilio", url), Account(server.url))
-            channel = await provider.dial(Dial(url))
+            channel = await provider.dial(CallSetup(url))
             channel._wire.capabilities = replace(channel.capabilities, greets=False)
-            held_ = await Conversation(channel, [make_utterance(), make_utterance()], {"rate": 24000}, PATIENT).hold()
+            held_ = await Conversation(
+                channel, [make_utterance(), make_utterance()], {"rate": 24000}, PATIENT
+            ).hold_call()
             await provider.close()
             return held_, server.turns()
 
     call_, turns = asyncio.run(main())
-    assert call_.reason == "done"
+    assert call_.end_reason == "done"
     lines = measure_call_times(call_).lines
     for line, turn in zip(lines, turns, strict=True):
         assert turn.speech_end_at is not None
@@ -487,7 +499,7 @@ def test_a_telephone_agent_may_hang_up_after_its_answer() -> None:
     polite = ScriptedChannel(answer_and_hang_up)
     polite.capabilities = ChannelCapabilities(quiet_s=0.8)  # no message ends a turn there
     call_ = hold_call(polite, [make_utterance()])
-    assert (call_.reason, check_call(call_).outcome) == ("closed", Outcome.PASSED)
+    assert (call_.end_reason, check_call(call_).outcome) == ("closed", Outcome.PASSED)
     assert check_call(call_, lines=2).outcome is Outcome.ERRORED
     declares = hold_call(
         ScriptedChannel(answer_and_hang_up), [make_utterance()]
@@ -517,17 +529,17 @@ def test_a_partly_unheard_answer_is_marked() -> None:
         lambda it, turn: it.answer(8.0 if turn == 1 else 0.3, "Well. It is ninety." if turn == 1 else "Ok")
     )
     call_ = hold_call(channel, [make_utterance(), make_utterance(0.3, barge_in_s=0.5)])
-    assert (call_.answers, call_.cut) == (("Well. It is ninety.", "Ok"), (True, False))
+    assert (call_.answers, call_.was_interrupted) == (("Well. It is ninety.", "Ok"), (True, False))
     talks_on = ScriptedChannel(lambda it, turn: it.answer(1.0 if turn == 1 else 0.3, f"answer {turn}"))
     whole = hold_call(talks_on, [make_utterance(), make_utterance(0.2, barge_in_s=0.3)])
-    assert (whole.answers, whole.cut) == (("answer 1", "answer 2"), (False, False))
+    assert (whole.answers, whole.was_interrupted) == (("answer 1", "answer 2"), (False, False))
 
 
 def test_late_text_belongs_to_the_interrupted_answer() -> None:
     channel = YieldingChannel(lambda it, turn: it.answer(8.0 if turn == 1 else 0.3, "" if turn == 1 else "Fine."))
     channel.late = (Event("agent_text", "Well, let me", final=True), Event("turn_done", "cancelled"))
     call_ = hold_call(channel, [make_utterance(), make_utterance(0.3, barge_in_s=0.5)])
-    assert (call_.answers, call_.cut) == (("Well, let me", "Fine."), (True, False))
+    assert (call_.answers, call_.was_interrupted) == (("Well, let me", "Fine."), (True, False))
 
 
 def test_a_corrected_transcript_replaces_the_first() -> None:
@@ -548,7 +560,11 @@ def test_an_interruption_without_an_answer_is_ignored() -> None:
 
     channel = ClearingChannel(lambda it, turn: it.answer(0.3, f"answer {turn}"))
     call_ = hold_call(channel, [make_utterance(), make_utterance()])
-    assert (call_.reason, call_.answers, call_.cut) == ("done", ("answer 1", "answer 2"), (False, False))
+    assert (call_.end_reason, call_.answers, call_.was_interrupted) == (
+        "done",
+        ("answer 1", "answer 2"),
+        (False, False),
+    )
     assert (read_events(call_, "interrupted"), channel.interruptions) == ([], [])
     assert [each["detail"]["event"] for each in read_events(call_, "unknown")] == ["interrupted"] * 2
 
@@ -557,7 +573,7 @@ def test_an_interruption_without_an_answer_is_ignored() -> None:
 def test_backchannels_are_classified_once_and_logged(text: str) -> None:
     channel = ScriptedChannel(lambda it, turn: it.answer(1.2, f"answer {turn}") if turn != 2 else None)
     call_ = hold_call(channel, [make_utterance(), make_utterance(0.2, barge_in_s=0.3, text=text), make_utterance()])
-    assert (call_.reason, call_.answers) == ("done", ("answer 1", "", "answer 3"))
+    assert (call_.end_reason, call_.answers) == ("done", ("answer 1", "", "answer 3"))
     assert [line["backchannel"] for line in read_events(call_, "line")] == [False, True, False]
     assert [line.backchannel for line in measure_call_times(call_).lines] == [False, True, False]
 
@@ -568,7 +584,11 @@ def test_an_agent_that_stops_for_a_backchannel_is_not_waited_for_in_vain() -> No
     )
     channel.capabilities = replace(channel.capabilities, quiet_s=0.5)
     call_ = hold_call(channel, [make_utterance(), make_utterance(0.2, barge_in_s=0.3, text="mhm"), make_utterance()])
-    assert (call_.reason, call_.answers, call_.cut) == ("done", ("answer 1", "", "answer 3"), (True, False, False))
+    assert (call_.end_reason, call_.answers, call_.was_interrupted) == (
+        "done",
+        ("answer 1", "", "answer 3"),
+        (True, False, False),
+    )
     assert [line.false_interruption for line in measure_call_times(call_).lines] == [None, True, None]
 
 
@@ -581,7 +601,7 @@ def test_played_audio_excludes_the_gaps() -> None:
     for at in (1.0, 2.0, 3.0):
         made.add(make_tone(0.2).tobytes(), at)
     assert made.played_s(3.1) == pytest.approx(0.5)
-    assert made.drop(3.1) == pytest.approx(0.1)
+    assert made.drop_unplayed(3.1) == pytest.approx(0.1)
     assert made.end == pytest.approx(3.1)
     made.begin_answer()
     made.add(make_tone(0.2).tobytes(), 4.0)
@@ -596,12 +616,12 @@ def test_the_audible_part_of_the_queue_is_tracked_separately() -> None:
     assert made.end == 4.5
     assert made.audible_end == pytest.approx(3.5, abs=0.002)
     made.add(make_tone(0.5).tobytes(), 1.0)
-    made.drop(4.2)  # in the silence between
+    made.drop_unplayed(4.2)  # in the silence between
     assert made.end == 4.2
     assert made.audible_end == pytest.approx(3.5, abs=0.002)
-    made.drop(3.0)
+    made.drop_unplayed(3.0)
     assert made.audible_end == 3.0
-    made.drop(2.4)
+    made.drop_unplayed(2.4)
     assert made.audible_end == 0.0
 
 
@@ -611,11 +631,11 @@ def test_the_audible_part_of_the_queue_is_tracked_separately() -> None:
 @pytest.mark.parametrize("rate", [8000, 11025, 16000, 22050, 24000, 44100])
 def test_no_sample_is_lost_at_any_rate(rate: int) -> None:
     microphone = Microphone(Format("pcm", rate), [make_utterance(2.0)])
-    quiet = [len(microphone.next()) for _ in range(7)]
+    quiet = [len(microphone.next_frame()) for _ in range(7)]
     until = microphone.begin_line(0)
     sent = b""
     while microphone.is_speaking:
-        sent += microphone.next()
+        sent += microphone.next_frame()
     assert until == pytest.approx(0.14 + 2.0, abs=0.002)
     assert sum(quiet) // 2 == 7 * rate // 50
     samples = np.frombuffer(sent, "<i2")
@@ -627,7 +647,7 @@ def test_no_sample_is_lost_at_any_rate(rate: int) -> None:
 
 def test_a_prompt_as_long_as_a_call_does_not_end_it() -> None:
     channel = ScriptedChannel(lambda it, _: it.answer(0.2))
-    assert hold_call(channel, [make_utterance(1.0)], Patience(answer_within_s=2, longest_s=1.0)).reason == "done"
+    assert hold_call(channel, [make_utterance(1.0)], Patience(answer_within_s=2, max_call_s=1.0)).end_reason == "done"
 
 
 def test_lines_are_analysed_and_resampled_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -657,7 +677,7 @@ def test_lines_are_analysed_and_resampled_off_the_event_loop(monkeypatch: pytest
 def test_delayed_frames_are_sent_a_few_at_a_time_not_in_one_burst() -> None:
     pace, now, times = FramePacer(), 0.0, []
     for frame in range(60):
-        now = max(now, pace.next_due(frame))
+        now = max(now, pace.next_due_s(frame))
         if frame == 10:
             now += 0.3  # the machine did something else
         pace.record_sent(frame, now)
@@ -676,10 +696,10 @@ def test_delayed_frames_are_sent_a_few_at_a_time_not_in_one_burst() -> None:
 
 def test_times_measured_on_a_delayed_machine_are_marked_unreliable() -> None:
     async def main(*, stalls: bool) -> FinishedCall:
-        channel = await FakeVoice(**parse_fake_voice("latency=0.5,tone")).dial(Dial("x"))
+        channel = await FakeVoice(**parse_fake_voice("latency=0.5,tone")).dial(CallSetup("x"))
         if stalls:
             asyncio.get_running_loop().call_later(1.0, clock.sleep, 0.3)
-        return await Conversation(channel, [make_utterance(0.5)], {"rate": 24000}, PATIENT).hold()
+        return await Conversation(channel, [make_utterance(0.5)], {"rate": 24000}, PATIENT).hold_call()
 
     late = asyncio.run(main(stalls=True))
     (line,) = measure_call_times(late).lines
@@ -687,12 +707,12 @@ def test_times_measured_on_a_delayed_machine_are_marked_unreliable() -> None:
     assert line.late_s > 0.2
     pace = measure_call_times(late).pace
     assert pace is not None
-    assert pace.late_most_s >= line.late_s > LATE_S
+    assert pace.late_most_s >= line.late_s > MAX_FRAME_LATENESS_S
     assert "unreliable: this machine was up to" in check_call(late).reason
     assert check_call(late).evidence["times"]["pace"]["frames"] > 50
     calm = asyncio.run(main(stalls=False))
     (line,) = measure_call_times(calm).lines
-    assert line.reliable is (line.late_s <= LATE_S)
+    assert line.reliable is (line.late_s <= MAX_FRAME_LATENESS_S)
     assert [each["event"] for each in read_events(calm)[-2:]] == ["pace", "end"]
 
 
@@ -702,7 +722,7 @@ def test_an_unserialisable_event_does_not_end_the_call() -> None:
         it.answer(0.2, "y\ud800s")
 
     call_ = hold_call(ScriptedChannel(emit_unserialisable), [make_utterance()])
-    assert call_.reason == "done"
+    assert call_.end_reason == "done"
     detail = read_events(call_, "unknown")[0]["detail"]
     assert (detail["half"], detail["huge"]) == ("?", str(10**400))
     assert read_events(call_, "agent_text")[0]["text"] == "y?s"
@@ -726,7 +746,7 @@ def test_surrogate_halves_in_two_pieces_are_joined() -> None:
         it.emit(*(Event("agent_text", piece) for piece in ("At nine ", "\ud83d", "\ude00")), Event("turn_done"))
 
     call_ = hold_call(ScriptedChannel(emit_halves), [make_utterance()])
-    assert (call_.reason, call_.answers) == ("done", ("At nine \U0001f600",))
+    assert (call_.end_reason, call_.answers) == ("done", ("At nine \U0001f600",))
     assert [each["text"] for each in read_events(call_, "agent_text")[1:]] == ["At nine ", "?", "?"]
     alone = hold_call(ScriptedChannel(lambda it, _: it.answer(0.2, "At \ud800 nine")), [make_utterance()])
     assert alone.answers == ("At \ufffd nine",)
@@ -767,5 +787,5 @@ def test_event_details_count_towards_the_text_limit(monkeypatch: pytest.MonkeyPa
             it.emit(Event("user_speech_stop", detail={"item_id": "x" * 4000}))
 
     call_ = hold_call(ScriptedChannel(emit_long_details), [make_utterance()])
-    assert call_.reason == "error"
+    assert call_.end_reason == "error"
     assert len(read_events(call_, "user_speech_stop")) == 2

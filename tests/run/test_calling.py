@@ -20,9 +20,9 @@ from pramana.providers.voice.cascade import Cascade
 from pramana.providers.voice.embedded import EmbeddedRecognition, EmbeddedSynthesis
 from pramana.providers.voice.fake import FakeVoice, parse_fake_voice
 from pramana.providers.voice.vocabulary import (
+    CallSetup,
     Channel,
     ChannelCapabilities,
-    Dial,
     Event,
     Format,
     ReceivedEvents,
@@ -48,9 +48,9 @@ class Agent:
     def __init__(self, written: str, *, takes_history: bool = False, refuses: Exception | None = None) -> None:
         self.agent, self.refuses = FakeVoice(**parse_fake_voice(written)), refuses
         self.capabilities = VoiceCapabilities(takes_history=takes_history)
-        self.dials: list[Dial] = []
+        self.dials: list[CallSetup] = []
 
-    async def dial(self, dial: Dial) -> Channel:
+    async def dial(self, dial: CallSetup) -> Channel:
         self.dials.append(dial)
         if self.refuses:
             raise self.refuses
@@ -79,7 +79,7 @@ class FakeRecognition:
         self.asked += 1
         if self.fails and self.asked <= self.times:
             raise self.fails
-        first, last = audio.first_audible(samples, 16000), audio.last_audible(samples, 16000)
+        first, last = audio.find_first_audible(samples, 16000), audio.find_last_audible(samples, 16000)
         assert first is not None
         assert last is not None
         self.clips.append((last - first) / 16000)
@@ -149,7 +149,7 @@ def spoken_requests() -> dict[str, SpokenRequest]:
             await asyncio.gather(*(each.ask() for each in found.values()))
 
     with pytest.MonkeyPatch.context() as patch, virtual_time():
-        patch.setattr(call, "TRANSCRIPT_S", 0.1)  # do not wait for text that will not come
+        patch.setattr(call, "MAX_TRANSCRIPT_WAIT_S", 0.1)  # do not wait for text that will not come
         asyncio.run(ask())
     return found
 
@@ -280,7 +280,7 @@ def make_recognition(scribe: FakeRecognition, stop: Stop | None = None) -> Recog
 
 @pytest.fixture
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(asking, "FIRST_RETRY_WAIT_S", 0.001)
 
 
 @pytest.mark.usefixtures("_short_waits")
@@ -288,7 +288,7 @@ def test_speech_recognition_has_its_own_retries_and_limiter() -> None:
     scribe = FakeRecognition("en", fails=RateLimited("slow down"), times=2)
     ears = make_recognition(scribe)
     assert asyncio.run(ears.transcribe(TONE, "en")) == "clip 1"
-    assert (scribe.asked, ears.client.retries) == (3, 2)
+    assert (scribe.asked, ears.client.retry_count) == (3, 2)
     assert ears.supports_language("en")
     assert not ears.supports_language("de")
     assert any(change.cause == "rate limit" for change in ears.client.limiter.history)
@@ -321,8 +321,8 @@ def make_interrupted_call(cut: tuple[bool, ...]) -> FinishedCall:
         recording=audio.write_wav(track, 24000),
         log=log,
         answers=("Ninety euros in all.", "Sorry."),
-        cut=cut,
-        reason="done",
+        was_interrupted=cut,
+        end_reason="done",
         usage=Usage(),
     )
 
@@ -337,7 +337,7 @@ def transcribe_call(held: FinishedCall, language: str, scribe: FakeRecognition) 
 
     async def go() -> Reply:
         calls = CallProvider(FakeVoice(), "fake-voice", keep, scribe)
-        reply = UntranscribedReply("", answers=held.answers, call=Call("", ""), held=held, language=language)
+        reply = UntranscribedReply("", answers=held.answers, call=Call("", ""), finished_call=held, language=language)
         return await calls.transcribe_reply(await calls._store_call(reply))
 
     return asyncio.run(go()), blobs
@@ -373,7 +373,7 @@ class FailingAgent:
         self.error, self.dialled = error, 0
         self.events: asyncio.Queue[ReceivedEvents] = asyncio.Queue()
 
-    async def dial(self, _dial: Dial) -> Any:
+    async def dial(self, _dial: CallSetup) -> Any:
         self.dialled += 1
         for event in (Event("ready"), Event("agent_audio", audio=TONE.tobytes())):
             self.events.put_nowait(ReceivedEvents(clock.monotonic(), (event,)))
@@ -426,7 +426,8 @@ def call_failing_agent(error: ProviderError, **parameters: Any) -> tuple[Reply, 
 
 @pytest.mark.usefixtures("_short_waits")
 @pytest.mark.parametrize(
-    ("error", "dials"), [(ProviderError("it broke"), 1), (Unavailable("come back later"), asking.FIRST_ATTEMPTS)]
+    ("error", "dials"),
+    [(ProviderError("it broke"), 1), (Unavailable("come back later"), asking.MAX_ATTEMPTS_BEFORE_REPLY)],
 )
 def test_a_call_with_a_permanently_failing_agent_is_recorded_up_to_the_failure(
     error: ProviderError, dials: int
@@ -439,7 +440,7 @@ def test_a_call_with_a_permanently_failing_agent_is_recorded_up_to_the_failure(
     (event,) = find_events(blobs[reply.call.log], "error")
     assert event["text"] == str(error)
     samples, rate = audio.read_wav(blobs[reply.call.recording])
-    assert audio.first_audible(samples[:, 1], rate) is not None
+    assert audio.find_first_audible(samples[:, 1], rate) is not None
 
 
 def test_a_fatal_failure_stays_fatal() -> None:
@@ -461,18 +462,18 @@ def test_the_caller_can_state_whether_the_agent_greets(
 
     class RecordingChannel(call.Conversation):
         def __init__(self, channel: Channel, *rest: Any) -> None:
-            seen.append((channel.capabilities.greets, channel.capabilities.greeting_s))
+            seen.append((channel.capabilities.greets, channel.capabilities.greeting_timeout_s))
             super().__init__(channel, *rest)
 
     class GreetingAgent(Agent):
-        async def dial(self, dial: Dial) -> Channel:
+        async def dial(self, dial: CallSetup) -> Channel:
             channel = await super().dial(dial)
             vars(channel)["capabilities"] = ChannelCapabilities(greets=True)
             return channel
 
     async def go() -> None:
         agent = GreetingAgent("fixed=Yes.")
-        calls = CallProvider(agent, "fake-voice", lambda _: "", None, Patience(answer_within_s=1, longest_s=0.2))
+        calls = CallProvider(agent, "fake-voice", lambda _: "", None, Patience(answer_within_s=1, max_call_s=0.2))
         await calls.ask(Request("words", (), given, speech=Speech(make_utterances(Line("hello")))))
         assert agent.dials[0].parameters == {}  # it concerns the call and is not sent to the agent
 
@@ -496,7 +497,7 @@ class KeyLeakingAgent(FailingAgent):
 
     keys = (KEY,)
 
-    async def dial(self, dial: Dial) -> Any:
+    async def dial(self, dial: CallSetup) -> Any:
         channel = await super().dial(dial)
         said = (Event("agent_text", KEY[:20]), Event("agent_text", KEY[20:]), Event("turn_done"))
         self.events.put_nowait(ReceivedEvents(clock.monotonic(), said))
@@ -519,7 +520,7 @@ def test_nothing_of_a_call_with_a_key_is_stored_even_if_the_agent_fails(error: P
                 Request("a", (), {}, speech=Speech(make_utterances(Line("hello")), "en", "voice"))
             )
         finally:
-            assert not calls._broken
+            assert not calls._failed_calls
 
     with pytest.raises(KeyInAnswer) as caught:
         asyncio.run(go())
@@ -550,22 +551,22 @@ def test_an_agent_that_never_became_ready_is_not_retried() -> None:
     assert (len(agent.dials), caught.value.fatal) == (1, True)
     # One that has been ready for another call may have no place for one more: it is called again.
     agent.refuses = make_silent_error()
-    calls.reached.set()
+    calls.agent_was_ready.set()
     with pytest.raises(Unavailable) as again:
         asyncio.run(go(calls))
-    assert (len(agent.dials), again.value.fatal) == (1 + asking.FIRST_ATTEMPTS, False)
+    assert (len(agent.dials), again.value.fatal) == (1 + asking.MAX_ATTEMPTS_BEFORE_REPLY, False)
     # A message of a server in trouble is not silence.
     agent.refuses = Unavailable("busy")
     with pytest.raises(Unavailable):
         asyncio.run(go(CallProvider(agent, "a", lambda _: "", None)))
-    assert len(agent.dials) == 1 + 2 * asking.FIRST_ATTEMPTS
+    assert len(agent.dials) == 1 + 2 * asking.MAX_ATTEMPTS_BEFORE_REPLY
 
 
 def test_an_agent_that_was_ready_once_counts_as_reached() -> None:
     async def go() -> bool:
-        calls = CallProvider(Agent("fixed=Yes."), "a", lambda _: "", None, Patience(longest_s=0.1))
-        assert not calls.reached.is_set()
+        calls = CallProvider(Agent("fixed=Yes."), "a", lambda _: "", None, Patience(max_call_s=0.1))
+        assert not calls.agent_was_ready.is_set()
         await calls.ask(Request("words", (), {}, speech=Speech(make_utterances(Line("hello")))))
-        return calls.reached.is_set()
+        return calls.agent_was_ready.is_set()
 
     assert asyncio.run(go())

@@ -8,7 +8,7 @@ import pytest
 
 from pramana.errors import AuthenticationFailed
 from pramana.model import Case, Facets, Key, Reply, Result, Turn
-from pramana.run.engine import BUFFER, Stop, WorkerPool, WorkFeed, identity, stream
+from pramana.run.engine import MAX_BUFFERED_RESULTS, Stop, WorkerPool, WorkFeed, identity, stream_results
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 CASE = Case("coding-001", "test_case", (Turn("user", "hi"),), Facets("coding", "easy"))
@@ -32,7 +32,7 @@ async def answer(piece: tuple[Key, Case]) -> Result:
 
 
 async def collect_results(pools: list[WorkerPool[Any, Any]], stop: Stop) -> list[str]:
-    return [result.key.case async for results in stream(pools, stop) for result in results]
+    return [result.key.case async for results in stream_results(pools, stop) for result in results]
 
 
 @pytest.mark.parametrize("count", [0, 1, 255, 256, 257, 3000])
@@ -57,7 +57,7 @@ def test_workers_are_bounded_and_cases_are_read_on_demand() -> None:
 
     async def main() -> None:
         seen = 0
-        async for results in stream(
+        async for results in stream_results(
             [WorkerPool(WorkFeed(work(100_000, drawn)), 5, count_and_answer, identity)], Stop()
         ):
             seen += len(results)
@@ -67,7 +67,7 @@ def test_workers_are_bounded_and_cases_are_read_on_demand() -> None:
 
     asyncio.run(main())
     assert most == 5
-    assert 2000 + BUFFER <= len(drawn) <= 2000 + BUFFER + 2 * CHUNK
+    assert 2000 + MAX_BUFFERED_RESULTS <= len(drawn) <= 2000 + MAX_BUFFERED_RESULTS + 2 * CHUNK
 
 
 def test_a_slow_model_does_not_delay_others() -> None:
@@ -84,7 +84,7 @@ def test_a_slow_model_does_not_delay_others() -> None:
             WorkerPool(WorkFeed(work(2)), 2, answer_slowly, identity),
             WorkerPool(WorkFeed(work(50)), 2, answer, identity),
         ]
-        async for results in stream(pools, Stop()):
+        async for results in stream_results(pools, Stop()):
             order += [result.key.case for result in results]
             if len(order) == 50:
                 gate.set()
@@ -160,7 +160,7 @@ def test_results_are_yielded_in_batches_without_long_delays() -> None:
 
         sizes = []
         first = 0.0
-        async for results in stream([WorkerPool(WorkFeed(work(300)), 50, hold_the_last, identity)], Stop()):
+        async for results in stream_results([WorkerPool(WorkFeed(work(300)), 50, hold_the_last, identity)], Stop()):
             sizes.append(len(results))
             if sum(sizes) == 299:
                 first = asyncio.get_running_loop().time() - begun

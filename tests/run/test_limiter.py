@@ -130,7 +130,7 @@ def test_transient_errors_pause_growth_without_cutting() -> None:
         limiter = Limiter(64)
         for _ in range(INITIAL_LIMIT - 1):
             limiter.count_success()
-        limiter.count_trouble()
+        limiter.pause_growth()
         limiter.count_success()
         assert limiter.limit == INITIAL_LIMIT
 

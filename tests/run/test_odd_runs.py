@@ -53,7 +53,7 @@ class OddWire(OpenAIWire):
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(asking, "FIRST_RETRY_WAIT_S", 0.001)
     monkeypatch.setenv("COMPATIBLE_API_KEY", KEY)
 
 

@@ -13,7 +13,7 @@ from pramana.audio import BadAudio
 from pramana.errors import NotFound
 from pramana.model import Assertion, Case, Expected, Facets, Line, Source, Speech, Turn
 from pramana.run import speech
-from pramana.run.speech import CannotBeSpoken, SpeechMaker, case_script, effective_conditions, why_not_spoken
+from pramana.run.speech import CannotBeSpoken, SpeechMaker, find_speech_obstacle, make_caller_script, merge_conditions
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 TONE = (9000 * np.sin(np.arange(8000) / 9)).astype(np.int16)
@@ -66,9 +66,9 @@ def speak_digest(asked: Case, variant: str = "voice", shelf: FakeBlobs | None = 
 
 def test_the_last_user_turn_is_spoken() -> None:
     turns = (Turn("user", "Hello."), Turn("assistant", "Good day."), Turn("user", "When do you open?"))
-    assert [line.text for line in case_script(make_case(turns=turns))] == ["When do you open?"]
+    assert [line.text for line in make_caller_script(make_case(turns=turns))] == ["When do you open?"]
     script = (Line("One?"), Line("Two?", barge_in_s=0.5))
-    assert case_script(make_case(script=script)) == script
+    assert make_caller_script(make_case(script=script)) == script
     assert len(speak_case(make_case(script=script)).utterances) == 2
 
 
@@ -96,7 +96,7 @@ def test_an_unspeakable_case_is_refused_with_a_reason(asked: Case, reason: str) 
 
 
 def test_cases_whose_assertion_speech_can_meet_are_spoken() -> None:
-    assert why_not_spoken(make_case(assertion=Assertion("contains"))) is None
+    assert find_speech_obstacle(make_case(assertion=Assertion("contains"))) is None
 
 
 # ── The same samples for everyone ──
@@ -128,7 +128,7 @@ def test_noise_lasts_from_the_first_to_the_last_word_and_silence_around_stays_si
     (only,) = speak_case(make_recorded_case(), f"voice+{conditions}", FakeBlobs(file)).utterances
     (clean,) = speak_case(make_recorded_case(), "voice", FakeBlobs(file)).utterances
     assert len(only.samples) == len(clean.samples)
-    first, last = audio.first_audible(clean.samples, 16000), audio.last_audible(clean.samples, 16000)
+    first, last = audio.find_first_audible(clean.samples, 16000), audio.find_last_audible(clean.samples, 16000)
     assert first is not None
     assert last is not None
     assert not only.samples[:first].any()
@@ -153,7 +153,7 @@ def test_noise_lasts_from_the_first_to_the_last_word_and_silence_around_stays_si
     ],
 )
 def test_conditions_of_a_scenario_apply_unless_the_run_overrides_them(own: str, variant: str, both: str) -> None:
-    assert effective_conditions(make_case(conditions=own), variant) == both
+    assert merge_conditions(make_case(conditions=own), variant) == both
     (only,) = speak_case(make_case(conditions=own), variant).utterances
     assert only.digest == speak_digest(make_case(), f"voice+{both}" if both else "voice")
 

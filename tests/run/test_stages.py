@@ -12,7 +12,7 @@ from pramana.model import Line, Request, Speech, Utterance
 from pramana.providers.text.fake import FakeProvider, parse_fake
 from pramana.providers.voice.cascade import make_embedded_cascade
 from pramana.providers.voice.fake import FakeChannel, FakeVoice, parse_fake_voice
-from pramana.providers.voice.vocabulary import Dial
+from pramana.providers.voice.vocabulary import CallSetup
 from pramana.run.call import Patience, StageCounter
 from pramana.run.calling import CallProvider
 
@@ -68,7 +68,7 @@ def test_the_caller_is_the_speaker_during_barge_in() -> None:
 
 def test_a_failed_call_leaves_its_stage() -> None:
     class UnavailableAgent(FakeVoice):
-        async def dial(self, _dial: Dial) -> FakeChannel:
+        async def dial(self, _dial: CallSetup) -> FakeChannel:
             raise Unavailable("gone")
 
     watched = WatchedCalls(UnavailableAgent(**parse_fake_voice(AGENT)))
@@ -102,7 +102,7 @@ def test_the_log_marks_audio_synthesised_here() -> None:
 
 def test_a_third_party_agent_cannot_mark_its_audio_as_synthesised_here() -> None:
     class PretendingAgent(FakeVoice):
-        async def dial(self, dial: Dial) -> FakeChannel:
+        async def dial(self, dial: CallSetup) -> FakeChannel:
             channel = await super().dial(dial)
             channel.synthesised_here = True  # type: ignore[attr-defined]
             return channel

@@ -6,11 +6,11 @@ from itertools import combinations
 
 import pytest
 
-from pramana.load.manifest import BUILT_IN
+from pramana.load.manifest import BUILT_IN_SUITES_FOLDER
 from pramana.load.problems import Problems
 from pramana.load.scenario import Scenario, read_scenarios
 
-FOLDER = BUILT_IN.parent / "scenarios"
+FOLDER = BUILT_IN_SUITES_FOLDER.parent / "scenarios"
 RECOMMENDED = {
     "task-completion": ["booking", "ordering", "settings"],
     "information-retrieval": ["factual", "technical", "comparison"],

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from pramana.errors import AuthenticationFailed, ProviderError, Unavailable
 from pramana.model import Assertion, Case, Check, Facets, Line, Outcome, Reply, Request, ToolCall, Turn, Usage
 from pramana.score.judge import Judge, make_delimiter, score_by_judge, score_by_rubric
-from pramana.score.scoring import NO_JUDGE, Scoring
-from pramana.score.verdicts import SCORES, parse_verdict, read_ratings
+from pramana.score.scoring import NO_JUDGE_REASON, Scoring
+from pramana.score.verdicts import RUBRIC_SCORE_NAMES, parse_ratings, parse_verdict
 
 JUDGED = Case(
     "creative-001",
@@ -198,7 +198,7 @@ def test_the_reason_for_unreadable_ratings_names_the_readable_ones() -> None:
         'the judge j gave no readable verdict in two attempts: expected a last line {"completed": "yes" or "no", '
         '"accuracy": 1-10, "helpfulness": 1-10, "naturalness": 1-10, "efficiency": 1-10}; its last answer: "8 of 10"'
     )
-    assert read_ratings('{"completed": "yes", "accuracy": 1, "helpfulness": 1, "naturalness": 10, "efficiency": 5}')
+    assert parse_ratings('{"completed": "yes", "accuracy": 1, "helpfulness": 1, "naturalness": 10, "efficiency": 5}')
 
 
 CUT = ["length", "max_tokens", "MAX_TOKENS", "max_output_tokens", "incomplete", "content_filter", "SAFETY"]
@@ -244,7 +244,7 @@ def test_a_scenario_is_judged_by_the_rubric_of_its_type() -> None:
     assert "Two adults and a van, please." in user
     assert "Asks for the height of the van" in user
     assert (check.name, check.outcome) == ("rubric", Outcome.PASSED)
-    assert check.evidence["scores"] == dict(zip(SCORES, (9, 8, 7, 6), strict=True))
+    assert check.evidence["scores"] == dict(zip(RUBRIC_SCORE_NAMES, (9, 8, 7, 6), strict=True))
     assert check.evidence["reasons"] == {"accuracy": "fits"}
     assert check.value is None
 
@@ -279,7 +279,7 @@ def test_low_ratings_do_not_decide_the_outcome() -> None:
     ],
 )
 def test_unreadable_ratings_are_unscored(change: str) -> None:
-    assert read_ratings(change) is None
+    assert parse_ratings(change) is None
     assert score_output(ScriptedJudge(change, change), "x", SCENARIO).outcome == Outcome.UNSCORED
 
 
@@ -301,8 +301,8 @@ def test_scenarios_of_every_type_share_one_rubric_version() -> None:
 def test_without_a_judge_the_check_is_unscored_with_a_reason() -> None:
     scoring = Scoring(None, NoSimilarity())
     for case in (JUDGED, SCENARIO):
-        (check,) = asyncio.run(scoring.checks(case, Reply("x")))
-        assert (check.outcome, check.reason) == (Outcome.UNSCORED, NO_JUDGE)
+        (check,) = asyncio.run(scoring.make_checks(case, Reply("x")))
+        assert (check.outcome, check.reason) == (Outcome.UNSCORED, NO_JUDGE_REASON)
 
 
 def make_offline_case(kind: str, ideal: str) -> Case:
@@ -311,13 +311,15 @@ def make_offline_case(kind: str, ideal: str) -> Case:
 
 @pytest.mark.parametrize("output", ["yes", "yes" + " " * 100_000])
 def test_offline_assertions_need_no_judge(output: str) -> None:
-    (check,) = asyncio.run(Scoring(None, NoSimilarity()).checks(make_offline_case("contains", "yes"), Reply(output)))
+    (check,) = asyncio.run(
+        Scoring(None, NoSimilarity()).make_checks(make_offline_case("contains", "yes"), Reply(output))
+    )
     assert (check.name, check.outcome) == ("contains", Outcome.PASSED)
 
 
 def test_a_broken_scorer_is_errored_not_failed() -> None:
     (check,) = asyncio.run(
-        Scoring(None, NoSimilarity()).checks(make_offline_case("semantic_similarity", "x"), Reply("x"))
+        Scoring(None, NoSimilarity()).make_checks(make_offline_case("semantic_similarity", "x"), Reply("x"))
     )
     assert check.outcome == Outcome.ERRORED
     assert "NotImplementedError" in check.reason
@@ -326,4 +328,4 @@ def test_a_broken_scorer_is_errored_not_failed() -> None:
 def test_a_wrong_key_for_the_judge_ends_the_run() -> None:
     scoring = Scoring(ScriptedJudge(AuthenticationFailed("no key")).judge(), NoSimilarity())
     with pytest.raises(AuthenticationFailed):
-        asyncio.run(scoring.checks(JUDGED, Reply("x")))
+        asyncio.run(scoring.make_checks(JUDGED, Reply("x")))

@@ -41,7 +41,7 @@ def run_scorer(
     async def score() -> list[Check]:
         scorers = Scorers([make_scorer(function)], named)
         try:
-            return await scorers.checks(CASE, REPLY, "gpt-5", judge, NO_JUDGE)
+            return await scorers.make_checks(CASE, REPLY, "gpt-5", judge, NO_JUDGE)
         finally:
             scorers.close()
 

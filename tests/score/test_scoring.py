@@ -22,7 +22,7 @@ def make_case(kind: str, *ideals: str) -> Case:
 
 
 def score_reply(case: Case, reply: Reply) -> tuple[Check, ...]:
-    return asyncio.run(Scoring(None, NoSimilarity()).checks(case, reply))
+    return asyncio.run(Scoring(None, NoSimilarity()).make_checks(case, reply))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 import pramana
 from pramana.embedded import minilm, weights
 from pramana.errors import AuthenticationFailed, Unavailable
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Request, Turn
 from pramana.score import similarity
 from pramana.score.similarity import DEFAULT_THRESHOLD, EmbeddedTexts, Similarity, make_embed
@@ -205,10 +205,10 @@ def test_a_missing_extra_leaves_the_reply_unscored_and_says_what_to_do(monkeypat
     def fail_without_numpy(_texts: Sequence[str]) -> list[list[float]]:
         raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
 
-    monkeypatch.setattr(similarity, "_encode", fail_without_numpy)
+    monkeypatch.setattr(similarity, "_embed_texts", fail_without_numpy)
     check = score_reply(Similarity(), make_case("Owls."), "Owls.")
     assert check.outcome is Outcome.UNSCORED
-    assert check.reason == ("semantic_similarity needs numpy, which is not installed: " + install_command("local"))
+    assert check.reason == ("semantic_similarity needs numpy, which is not installed: " + make_install_command("local"))
 
 
 # ── Another embedder ──
@@ -262,7 +262,7 @@ def test_long_vectors_are_compared_off_the_event_loop(monkeypatch: pytest.Monkey
     async def embed(texts: Sequence[str]) -> EmbeddedTexts:
         return EmbeddedTexts([[1.0] * 4000 for _ in texts])
 
-    monkeypatch.setattr(similarity, "cosine_similarity", record_thread)
+    monkeypatch.setattr(similarity, "compute_cosine_similarity", record_thread)
     score_reply(Similarity(embed), make_case("a"), "b")
     score_reply(Similarity(embed), make_case("a", "c", "d"), "b")
     assert threads == [True, False, False, False]
@@ -349,13 +349,13 @@ def test_concurrent_scores_equal_sequential_ones_off_the_event_loop(
     scorer = Similarity()
     alone = [score_reply(scorer, make_case("Tea is served at nine."), text).value for text in texts]
     threads = set()
-    encode = similarity._encode
+    encode = similarity._embed_texts
 
     def record_thread(given: Sequence[str]) -> EmbeddedTexts:
         threads.add(threading.current_thread())
         return encode(given)
 
-    monkeypatch.setattr(similarity, "_encode", record_thread)
+    monkeypatch.setattr(similarity, "_embed_texts", record_thread)
 
     async def score_together() -> list[float | None]:
         checks = await asyncio.gather(

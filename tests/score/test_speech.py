@@ -18,7 +18,7 @@ from pramana.embedded.ears import LANGUAGES, WhisperModel
 from pramana.errors import EngineMissing
 from pramana.model import Outcome
 from pramana.score import evidence
-from pramana.score.evidence import GuardResult, check_evidence, transcript_error_rate, trim_silences
+from pramana.score.evidence import GuardResult, check_evidence, compute_transcript_error_rate, trim_silences
 from pramana.score.speech import CallMeasurements, QualityEstimate, TextComparison, make_call_check, measure_call
 from pramana.score.words import Entity
 
@@ -95,12 +95,12 @@ class Tape:
 
 def test_a_call_whose_audio_matches_its_transcript_passes() -> None:
     tape = Tape(speak_at_recording_rate(ANSWER), *(f"{word} " for word in ANSWER.split()), heard=QUESTION)
-    measured = tape.measure(confirm=activity.speech_spans, vad=activity.SETTINGS)
+    measured = tape.measure(confirm=activity.find_speech_spans, vad=activity.DETECTOR_SETTINGS_TEXT)
     check = make_call_check(measured)
     assert (check.name, check.outcome) == ("call", Outcome.PASSED)
     assert check.value == measured.times.lines[0].voice_to_voice_s == pytest.approx(0.5, abs=0.4)
     assert "english-1" in check.version
-    assert activity.SETTINGS in check.version
+    assert activity.DETECTOR_SETTINGS_TEXT in check.version
     assert measured.guard.state == "ok"
     assert measured.guard.rate is not None
     assert measured.guard.rate < 0.3
@@ -120,10 +120,10 @@ def test_audio_that_contradicts_the_transcript_is_an_error_not_a_failure() -> No
 @pytest.mark.parametrize("text", [ANSWER, OTHER, "Your order of three blue lamps will arrive on Tuesday before noon."])
 def test_the_evidence_guard_distinguishes_real_sentences(text: str) -> None:
     heard = transcribe(voice.speak(text, "en"))
-    assert check_evidence(speak_at_recording_rate(text), text, heard, "en", rate=audio.CALLER_RATE).state == "ok"
+    assert check_evidence(speak_at_recording_rate(text), text, heard, "en", sample_rate=audio.CALLER_RATE).state == "ok"
     for other in {ANSWER, OTHER} - {text}:
         assert (
-            check_evidence(speak_at_recording_rate(text), other, heard, "en", rate=audio.CALLER_RATE).state
+            check_evidence(speak_at_recording_rate(text), other, heard, "en", sample_rate=audio.CALLER_RATE).state
             == "contradicts"
         )
 
@@ -215,15 +215,17 @@ def test_the_distance_with_optional_cuts_is_minimal(seed: int) -> None:
         for end in range(start, len(each) + 1)
     ]
     for cuts, left in ((1, once), (2, twice)):
-        assert evidence._edit_distance(reference, heard, cuts) == min(
+        assert evidence._compute_edit_distance(reference, heard, cuts) == min(
             Levenshtein.distance(each, heard) for each in left
         )
 
 
 def test_the_guard_uses_the_character_error_rate() -> None:
-    assert transcript_error_rate("the cat", "the hat", "en") == pytest.approx(1 / 7)
-    assert transcript_error_rate("", "words", "en") == 1.0
-    assert transcript_error_rate("we open at nine and close at six", "we close at six", "en", cuts=1) == 0.0
+    assert compute_transcript_error_rate("the cat", "the hat", "en") == pytest.approx(1 / 7)
+    assert compute_transcript_error_rate("", "words", "en") == 1.0
+    assert (
+        compute_transcript_error_rate("we open at nine and close at six", "we close at six", "en", cut_count=1) == 0.0
+    )
 
 
 # ── How a call ends ──
@@ -441,7 +443,7 @@ def estimate_one_window(samples: Samples) -> quality.Quality:
 def test_measuring_a_stored_call_again_gives_an_identical_check() -> None:
     tape = Tape(speak_at_recording_rate(ANSWER), ANSWER, heard="when do you open on friday")
     engines: dict[str, Any] = {
-        "confirm": activity.speech_spans, "vad": activity.SETTINGS, "estimate": estimate_one_window, "references": [OTHER],
+        "confirm": activity.find_speech_spans, "vad": activity.DETECTOR_SETTINGS_TEXT, "estimate": estimate_one_window, "references": [OTHER],
     }  # fmt: skip
     first = make_call_check(tape.measure(transcribe=open_recognition().transcribe, **engines))
     samples, rate = audio.read_wav(audio.write_wav(tape.samples, RATE))

@@ -18,7 +18,9 @@ TONE = (6000 * np.sin(np.arange(5 * RATE) / 9)).astype(np.int16)
 def check_synthesised(
     speech: Any, transcript: str, recorded: str | None, *, synthesised: bool, cuts: int = 0
 ) -> GuardResult:
-    return check_evidence(speech, transcript, recorded, "en", rate=RATE, cuts=cuts, synthesised_here=synthesised)
+    return check_evidence(
+        speech, transcript, recorded, "en", sample_rate=RATE, cut_count=cuts, synthesised_here=synthesised
+    )
 
 
 @pytest.mark.parametrize("recorded", [MISHEARD, TRANSCRIPT, "", "and so " * 60, None])
@@ -40,7 +42,7 @@ def test_text_without_speakable_content_needs_no_audio(transcript: str) -> None:
 def test_recognition_decides_for_all_other_agents() -> None:
     assert check_synthesised(TONE, TRANSCRIPT, MISHEARD, synthesised=False).state == "contradicts"
     assert check_synthesised(TONE, TRANSCRIPT, TRANSCRIPT, synthesised=False).state == "ok"
-    assert check_evidence(TONE, TRANSCRIPT, MISHEARD, "en", rate=RATE).state == "contradicts"  # the default
+    assert check_evidence(TONE, TRANSCRIPT, MISHEARD, "en", sample_rate=RATE).state == "contradicts"  # the default
 
 
 @pytest.mark.parametrize(

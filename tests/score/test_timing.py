@@ -507,8 +507,8 @@ def test_spans_begin_and_end_at_audible_samples(bursts: list[tuple[int, int, int
     samples = np.zeros(length, np.int16)
     for start, count, size in bursts:
         samples[start : start + count] = size
-    found = timing.audible_spans(samples, RATE, gap_s=0.001)
-    first, last = audio.first_audible(samples, RATE), audio.last_audible(samples, RATE)
+    found = timing.find_audible_spans(samples, RATE, max_pause_s=0.001)
+    first, last = audio.find_first_audible(samples, RATE), audio.find_last_audible(samples, RATE)
     if not found:
         assert first is last is None
         return

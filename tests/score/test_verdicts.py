@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pramana.score.verdicts import evidence_before, parse_verdict, read_ratings
+from pramana.score.verdicts import cut_before_verdict, parse_ratings, parse_verdict
 
 OBJECT = {"completed": "yes", "accuracy": 9, "helpfulness": 8, "naturalness": 7, "efficiency": 6}
 PRETTY = json.dumps({**OBJECT, "reasons": {"accuracy": "It fits {exactly}."}}, indent=2)
@@ -92,14 +92,14 @@ def test_an_ambiguous_or_empty_verdict_is_not_read(answer: str) -> None:
     ],
 )
 def test_ratings_on_one_line_pretty_printed_or_fenced_are_read(answer: str) -> None:
-    found = read_ratings(answer)
+    found = parse_ratings(answer)
     assert found is not None
     assert (found["completed"], found["accuracy"], found["efficiency"]) == ("yes", 9, 6)
 
 
 @pytest.mark.parametrize("value", [False, "no", "NO"])
 def test_an_uncompleted_task_is_read(value: object) -> None:
-    found = read_ratings(json.dumps({**OBJECT, "completed": value}, indent=4))
+    found = parse_ratings(json.dumps({**OBJECT, "completed": value}, indent=4))
     assert found is not None
     assert found["completed"] == "no"
 
@@ -124,10 +124,10 @@ def test_an_uncompleted_task_is_read(value: object) -> None:
     ],
 )
 def test_ambiguous_or_empty_ratings_are_not_read(answer: str) -> None:
-    assert read_ratings(answer) is None
+    assert parse_ratings(answer) is None
 
 
 def test_the_evidence_is_the_text_before_the_json_object() -> None:
-    assert evidence_before(f"It asks.\n```json\n{PRETTY}\n```") == "It asks."
-    assert evidence_before(f"It asks.\n{json.dumps(OBJECT)}") == "It asks."
-    assert evidence_before("It asks.") == "It asks."
+    assert cut_before_verdict(f"It asks.\n```json\n{PRETTY}\n```") == "It asks."
+    assert cut_before_verdict(f"It asks.\n{json.dumps(OBJECT)}") == "It asks."
+    assert cut_before_verdict("It asks.") == "It asks."

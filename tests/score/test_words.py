@@ -20,10 +20,10 @@ from pramana.score.words import (
     count_character_errors,
     count_word_errors,
     count_words,
-    entities,
     find_missed_entities,
+    list_entities,
+    make_normaliser_name,
     normalise_text,
-    normaliser_name,
 )
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def test_texts_are_split_into_tokens() -> None:
 
 @pytest.mark.parametrize("language", ["zh", "zh-CN", "cmn", "yue", "ja", "th", "lo", "km", "my"])
 def test_languages_without_spaces_are_compared_by_character(language: str) -> None:
-    assert normaliser_name(language) == f"characters-{NORMALISER_VERSION}"
+    assert make_normaliser_name(language) == f"characters-{NORMALISER_VERSION}"
     assert count_word_errors("我要去北京", "我要去 南京", language) == Errors(1, 0, 0, 5)
     assert count_words("我要去北京", language) is None
 
@@ -278,7 +278,7 @@ def test_the_pooled_rate_is_all_errors_over_all_words(pairs: list[tuple[str, str
 
 
 def find_entities(text: str, language: str = "en") -> list[tuple[str, str]]:
-    return [(each.kind, each.text) for each in entities(text, language)]
+    return [(each.kind, each.text) for each in list_entities(text, language)]
 
 
 def test_entities_are_numbers_dates_times_money_and_names() -> None:
@@ -338,5 +338,5 @@ def test_too_long_texts_are_refused_with_a_reason() -> None:
 def test_hostile_texts_are_compared_quickly(text: str) -> None:
     start = time.process_time()
     normalise_text(text, "en")
-    entities(text)
+    list_entities(text)
     assert time.process_time() - start < 3

@@ -193,7 +193,7 @@ def test_validate_prints_github_annotations(bad_file: Path) -> None:
 
 def test_github_annotations_cannot_be_forged() -> None:
     problem = Problem("100%\n::error::x", "a,b:c\n::error::", 1, 2, "f,1:2.yaml")
-    assert terminal.github_annotation(problem) == (
+    assert terminal.format_github_annotation(problem) == (
         "::error file=f%2C1%3A2.yaml,line=1,col=2,title=a%2Cb%3Ac%0A%3A%3Aerror%3A%3A::100%25%0A::error::x"
     )
 
@@ -255,14 +255,14 @@ def test_long_wide_and_hostile_lines_fit_the_terminal_and_are_escaped(tmp_path: 
     assert "\u202e" not in result.stdout
     shown = [line for line in result.stdout.splitlines() if line[5:8] == " | "]
     assert shown
-    assert max(terminal.text_width(line) for line in shown) <= columns
+    assert max(terminal.count_columns(line) for line in shown) <= columns
 
 
 def test_the_caret_is_aligned_under_wide_characters() -> None:
     problem = Problem("m", "p", 1, 6, "f", source="日本\te\u0301x: y", caret=6)
-    lines = click.unstyle(terminal._caret_lines(problem)).splitlines()
+    lines = click.unstyle(terminal._format_caret_lines(problem)).splitlines()
     before = lines[0][: lines[0].index("x")]
-    assert terminal.text_width(before) == lines[1].index("^")
+    assert terminal.count_columns(before) == lines[1].index("^")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pramana import compare, settings
 from pramana.errors import InvalidInput
-from pramana.hash import case_digest
+from pramana.hash import hash_case
 from pramana.model import (
     Assertion,
     Call,
@@ -32,7 +32,7 @@ from pramana.model import (
     Turn,
 )
 from pramana.report.exports import write_json
-from pramana.report.terminal import text_width
+from pramana.report.terminal import count_columns
 from pramana.show.cli import pramana
 from pramana.store import open_store
 
@@ -78,13 +78,13 @@ def store_run(
     plan = replace(plan, **more)
 
     async def write(run_id: str, results: Iterable[Result]) -> None:
-        async with store.results.writer(run_id, lambda _: None) as writer:
+        async with store.results.make_writer(run_id, lambda _: None) as writer:
             await writer.put(list(results))
 
     with closing(open_store(settings.database_url())) as store:
         created = store.runs.create(plan, iter(asked))
         made = [
-            make_result(each, Key(case_digest(each), model.typed, variant, repeat), outcome, check, took)
+            make_result(each, Key(hash_case(each), model.typed, variant, repeat), outcome, check, took)
             for number, each in enumerate(asked)
             for model in models
             for variant in plan.variants
@@ -230,7 +230,7 @@ def test_cases_with_the_same_id_stay_distinct_in_runs_and_files(tmp_path: Path) 
     for pair in ((base, new), files, (base, files[1])):
         code, found = compare_as_json(*pair)
         assert (code, found["pairs"], len(found["lost"])) == (1, 12, 6)
-        digest = case_digest(make_case(0, "What was"))
+        digest = hash_case(make_case(0, "What was"))
         assert f"factual-000 ({digest[-8:]})" in [each["case"] for each in found["lost"]]
     old = export_run(store_run(make_cases(6)), tmp_path / "old.json", without=["case_digest"])
     with pytest.raises(InvalidInput, match='two cases called "factual-000"'):
@@ -243,7 +243,7 @@ def test_spoken_cases_with_the_same_id_have_distinct_names() -> None:
     names = [each["case"] for each in found["lost"]]
     assert len(names) == len(set(names)) == 12
     for asked in ("What is", "What was"):
-        mark = case_digest(make_case(0, asked))[-8:]
+        mark = hash_case(make_case(0, asked))[-8:]
         assert {f"factual-000 ({mark})", f"factual-000 (voice) ({mark})"} <= {*names}
 
 
@@ -300,7 +300,7 @@ def test_counts_move_below_a_name_that_leaves_no_room() -> None:
     done = CliRunner().invoke(pramana, ["compare", base, store_run(long, fail_all)], standalone_mode=False)
     lines = done.stdout.splitlines()
     assert lines.count("    passed 1 of 1 compared before (3 of 3 in all), 0 of 1 now") == 9
-    assert max(map(text_width, lines)) <= 80
+    assert max(map(count_columns, lines)) <= 80
 
 
 def test_without_pairs_there_is_no_difference_and_no_test() -> None:
@@ -432,7 +432,7 @@ def test_a_huge_name_is_truncated_in_text_and_complete_in_json() -> None:
     done = CliRunner().invoke(pramana, ["compare", base, new], standalone_mode=False)
     lines = done.stdout.splitlines()
     assert len([line for line in lines if line.endswith("字…")]) == 9
-    assert max(map(text_width, lines)) <= 80
+    assert max(map(count_columns, lines)) <= 80
     _, found = compare_as_json(base, new)
     assert {each["case"] for each in found["lost"]} == {each.id for each in long}
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import pramana as library
-from pramana.report.terminal import text_width
+from pramana.report.terminal import count_columns
 from pramana.show.cli import pramana
 
 MODELS = """\
@@ -119,7 +119,7 @@ def test_changed_replies_with_the_same_verdict_follow_the_flips_up_to_the_limit(
 def test_long_replies_are_shortened_and_start_where_they_differ() -> None:
     text = invoke("compare", run_models("before"), run_models("now"), "--show", "9")
     shown = text[text.index("  capital-5") :].splitlines()
-    assert max(map(text_width, text.splitlines())) <= 80
+    assert max(map(count_columns, text.splitlines())) <= 80
     assert len(shown) <= 12
     assert any("Paris, that is" in line for line in shown)
     assert any(line.startswith("    before, passed: …") for line in shown)

@@ -9,7 +9,7 @@ import pytest
 from pramana import settings
 from pramana.model import Case, Facets, Plan, Target, Turn
 from pramana.store import open_store
-from pramana.store.queue import process_name
+from pramana.store.queue import make_process_name
 
 from .test_cli import pramana
 
@@ -73,7 +73,7 @@ def store_abandoned_run(target: Target) -> str:
     cases = [Case("a", "test_case", (Turn("user", "Hi."),), Facets("x", "easy"))]
     with closing(open_store(settings.database_url())) as store:
         run = store.runs.create(Plan("mine", None, (target,)), cases)
-        gone = process_name().rpartition(" ")[0] + " 12345]"
+        gone = make_process_name().rpartition(" ")[0] + " 12345]"
         assert store.queue.claim(run.id, gone)
         return run.id
 
@@ -116,5 +116,5 @@ def test_a_killed_run_of_a_script_suggests_resuming_from_python() -> None:
 def test_a_running_run_does_not_suggest_resuming() -> None:
     run_id = store_abandoned_run(Target("fake:echo", "fake", "echo"))
     with closing(open_store(settings.database_url())) as store:
-        assert store.queue.claim(run_id, process_name())
+        assert store.queue.claim(run_id, make_process_name())
     assert pramana("show").stderr == ""

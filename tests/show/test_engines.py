@@ -14,15 +14,15 @@ from click.testing import CliRunner
 from msgspec import structs
 
 from pramana import settings
-from pramana.analyse.summary import Tally
+from pramana.analyse.summary import ResultTally
 from pramana.app.comparisons import ComparisonView, EngineChangeView
 from pramana.app.views import RunDetailView
 from pramana.embedded.engines import EngineInfo
-from pramana.hash import case_digest
+from pramana.hash import hash_case
 from pramana.load.results import read_results
 from pramana.model import Assertion, Case, Check, Facets, Key, Outcome, Plan, Reply, Result, Target, Turn
 from pramana.report import export, run_summary
-from pramana.report.exports import results_schema
+from pramana.report.exports import make_results_schema
 from pramana.show.cli import pramana
 from pramana.show.web.pages import comparison_markup
 from pramana.store import open_store
@@ -46,12 +46,12 @@ def store_run(*fingerprints: str | None, provider: str = "local") -> str:
     checks = (Check("contains", "1", Outcome.PASSED, "because"),)
 
     async def write(run_id: str) -> None:
-        async with store.results.writer(run_id, lambda _: None) as writer:
+        async with store.results.make_writer(run_id, lambda _: None) as writer:
             await writer.put([result(repeat, each) for repeat, each in enumerate(fingerprints)])
 
     def result(repeat: int, fingerprint: str | None) -> Result:
         reply = Reply("x", fingerprint=fingerprint, total_s=0.1)
-        return Result(Key(case_digest(CASE), "local", "text", repeat), CASE.id, reply, None, checks, None, None)
+        return Result(Key(hash_case(CASE), "local", "text", repeat), CASE.id, reply, None, checks, None, None)
 
     with closing(open_store(settings.database_url())) as store:
         run = store.runs.create(plan, iter([CASE]))
@@ -174,7 +174,7 @@ def test_a_run_resumed_on_another_machine_shows_both_engines() -> None:
 
 def test_engines_round_trip_through_results_json_and_are_in_its_schema(tmp_path: Path) -> None:
     path = Path(save_results(store_run(ENGINE_A), tmp_path / "r.json"))
-    jsonschema.validate(json.loads(path.read_text(encoding="utf-8")), results_schema())
+    jsonschema.validate(json.loads(path.read_text(encoding="utf-8")), make_results_schema())
     (block,) = read_results(path)
     assert (block.provider, block.engines) == ("local", (ENGINE_A,))
     (old,) = read_results(save_results(store_run(ENGINE_A), tmp_path / "old.json", old=True))
@@ -187,6 +187,6 @@ def test_html_pages_show_the_engine_escaped() -> None:
     assert "Different engines: &lt;b&gt;m&lt;/b&gt;" in drawn
     assert str(comparison_markup.render_engine_changes(make_view(ComparisonView))) == ""
     engine = EngineInfo("xllamacpp", "1", "<i>", "sha256:1", ("AVX2",), 1)
-    summary = structs.replace(Tally().summary(), engines=(engine,))
+    summary = structs.replace(ResultTally().summary(), engines=(engine,))
     (note,) = run_summary._render_notes(make_view(RunDetailView, status="finished"), summary)
     assert "Engine: &lt;i&gt; on xllamacpp 1 (AVX2, 1 thread)" in str(note)

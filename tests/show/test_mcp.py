@@ -19,12 +19,12 @@ from msgspec.structs import fields
 
 from pramana.app import App, Credential
 from pramana.app.spending import LocalProgram, SpendingLimit
-from pramana.installation import install_command
-from pramana.request import Limits, RunRequest, Selection, published_name
+from pramana.installation import make_install_command
+from pramana.request import Limits, RunRequest, Selection, get_published_name
 from pramana.show.cli import pramana
 from pramana.show.cli.mcp import SET_LIMIT_ADVICE
 from pramana.show.mcp import EXAMPLE_CASE, _call_tool, make_server
-from pramana.show.tool_arguments import has_description, input_schema, output_schema
+from pramana.show.tool_arguments import has_description, make_input_schema, make_output_schema
 from pramana.show.tools import TOOLS, LimitsArguments, RunArguments, SelectionArguments, ToolCall
 from pramana.store import open_store
 
@@ -134,15 +134,15 @@ async def call_failing_tool(client: Client, tool: str, **arguments: Any) -> tupl
 
 def test_every_argument_is_described_and_every_option_of_a_run_is_one() -> None:
     for tool in TOOLS.values():
-        assert all(map(has_description, fields(tool.takes))), tool.title
-        for schema in (input_schema(tool.takes), output_schema(tool.answers)):
+        assert all(map(has_description, fields(tool.arguments_type))), tool.title
+        for schema in (make_input_schema(tool.arguments_type), make_output_schema(tool.result_type)):
             assert schema["type"] == "object"
     for struct, made, omitted in (
         (RunRequest, RunArguments, {"cases"}),
         (Selection, SelectionArguments, set[str]()),
         (Limits, LimitsArguments, set[str]()),
     ):
-        options = {published_name(each) for each in fields(struct)} - omitted
+        options = {get_published_name(each) for each in fields(struct)} - omitted
         assert {each.name for each in fields(made)} == options
         assert all(map(has_description, fields(made)))
 
@@ -156,7 +156,7 @@ def test_a_client_learns_the_tools_and_how_to_use_them(folder: Path) -> None:
             tools = {each.name: each for each in (await client.list_tools()).tools}
             assert tools.keys() == TOOLS.keys() == {"validate", "run", "resume", "runs", "show", "failures", "compare"}
             for name, tool in tools.items():
-                assert tool.output_schema == output_schema(TOOLS[name].answers)
+                assert tool.output_schema == make_output_schema(TOOLS[name].result_type)
                 assert tool.description
                 assert tool.annotations
                 assert tool.annotations.read_only_hint is (name not in ("run", "resume"))
@@ -378,7 +378,7 @@ def test_hostile_arguments_are_refused_by_name_and_never_a_defect(app: App, fold
     async def work() -> None:
         async with connect_in_process(app, "editor") as client:
             for name, tool in TOOLS.items():
-                for argument in input_schema(tool.takes)["properties"]:
+                for argument in make_input_schema(tool.arguments_type)["properties"]:
                     for value in junk:
                         answer = await client.call_tool(name, {**needed[name], argument: value})
                         assert not {*read_text(answer)} & {"\x00", "\x1b"}, (name, argument, value)
@@ -513,11 +513,11 @@ def test_a_run_whose_progress_cannot_be_reported_is_stopped(app: App, folder: Pa
         )
         call = ToolCall(app, Credential(app.access.make_startup_token("editor", "of a test")), fail, {})
         with pytest.raises(BrokenPipeError):
-            await TOOLS["run"].do(call, asked)
-        assert not call.under_way, "nobody waits for the run any more, so it has ended"
+            await TOOLS["run"].execute(call, asked)
+        assert not call.active_runs, "nobody waits for the run any more, so it has ended"
 
     run(work())
-    (left,) = app.store.runs.page(limit=5)[0]
+    (left,) = app.store.runs.read_page(limit=5)[0]
     assert left.status == "interrupted"
     assert left.stored < 200
 
@@ -615,7 +615,7 @@ def assert_interrupted() -> None:
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[App]:
     with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
-        yield App(store, local=LocalProgram(SpendingLimit(None, SET_LIMIT_ADVICE)))
+        yield App(store, local_program=LocalProgram(SpendingLimit(None, SET_LIMIT_ADVICE)))
 
 
 @asynccontextmanager
@@ -688,7 +688,7 @@ def test_all_runs_share_one_cost_limit(folder: Path, tmp_path: Path, monkeypatch
             assert said["code"] == "cost_not_allowed"
 
     with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
-        run(work(App(store, local=LocalProgram(SpendingLimit(5.0, SET_LIMIT_ADVICE)))))
+        run(work(App(store, local_program=LocalProgram(SpendingLimit(5.0, SET_LIMIT_ADVICE)))))
 
 
 def test_a_missing_mcp_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -696,5 +696,5 @@ def test_a_missing_mcp_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "mcp_types", None)
     monkeypatch.delitem(sys.modules, "pramana.show.mcp")
     found = CliRunner().invoke(pramana, ["mcp"])
-    assert str(found.exception) == f"pramana mcp needs the MCP SDK; install it: {install_command('mcp')}"
+    assert str(found.exception) == f"pramana mcp needs the MCP SDK; install it: {make_install_command('mcp')}"
     assert getattr(found.exception, "exit_code", None) == 2

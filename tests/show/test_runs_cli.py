@@ -15,7 +15,7 @@ from pramana.model import Target
 from pramana.request import RunEdit
 from pramana.show.cli import pramana
 from pramana.store import open_store
-from pramana.store.queue import process_name
+from pramana.store.queue import make_process_name
 
 from .test_compare import F, P, make_cases, store_run
 
@@ -140,7 +140,7 @@ def test_a_running_run_is_not_deleted() -> None:
     other = store_run(make_cases(1))
     with closing(open_store(settings.database_url())) as store:
         made = store.runs.create(store.runs.read(other).plan, iter(make_cases(3))).id
-        store.queue.claim(made, process_name())
+        store.queue.claim(made, make_process_name())
         refused = invoke_runs("delete", other, made, "--yes").exception
         assert isinstance(refused, AlreadyRunning)
         assert str(refused) == f"run {made} is still running; cancel it or wait for its end, then delete it"

@@ -103,7 +103,7 @@ def test_an_import_to_a_server_is_one_request_and_can_be_exported(
     assert server.get("/api/scenarios").data == []
     assert invoke("import", scenario_folder, "--to", server.url + "/").stdout == "3 imported (2 files)\n"
     assert server.store
-    assert [each.action for each in server.store.changes.after(0)] == ["imported"]
+    assert [each.action for each in server.store.changes.list_after(0)] == ["imported"]
     assert (
         invoke("import", scenario_folder / "a.yaml", "--to", server.url, "--mode", "update").stdout
         == "2 updated (1 file)\n"
@@ -187,7 +187,7 @@ def test_a_redirect_never_forwards_the_token(server: Client) -> None:
         thread = threading.Thread(target=other.handle_request)
         thread.start()
         with pytest.raises(PramanaError, match=r"redirects \(302\)"):
-            ServerClient(f"http://127.0.0.1:{other.server_port}", "secret").ask("GET", "/api/scenarios/export")
+            ServerClient(f"http://127.0.0.1:{other.server_port}", "secret").send_request("GET", "/api/scenarios/export")
         thread.join()
     assert seen == ["Bearer secret"]
 

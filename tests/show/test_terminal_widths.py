@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from pramana import settings
-from pramana.hash import case_digest
+from pramana.hash import hash_case
 from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Plan, Reply, Result, Target, Turn, Usage
-from pramana.report.terminal import text_width
+from pramana.report.terminal import count_columns
 from pramana.request import RunEdit
 from pramana.show.cli import pramana
 from pramana.store import open_store
@@ -45,7 +45,7 @@ def make_cases() -> list[Case]:
 
 def make_result(case: Case, place: int, number: int, model: str) -> Result:
     """Return a result; better models pass more of them."""
-    key = Key(case_digest(case), model)
+    key = Key(hash_case(case), model)
     if number == 7 and place == 1:
         return Result(key, case.id, None, Failure("unavailable", "HTTP 503 Service Unavailable"), (), None, None)
     passed = (number * 7 + place) % 24 >= 4 + 2 * place
@@ -62,7 +62,7 @@ def store_run(models: Sequence[str], suite: str) -> str:
         created = store.runs.create(Plan(suite, None, targets, runner_version="0.1.0"), iter(cases))
 
         async def write() -> None:
-            async with store.results.writer(created.id, lambda _: None) as writer:
+            async with store.results.make_writer(created.id, lambda _: None) as writer:
                 await writer.put([
                     make_result(case, place, number, model)
                     for number, case in enumerate(cases)
@@ -107,7 +107,7 @@ def test_output_matches_the_golden_files_and_fits_the_width(
     if request.config.getoption("--record"):
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
-    assert max(map(text_width, text.splitlines())) <= columns
+    assert max(map(count_columns, text.splitlines())) <= columns
 
 
 @pytest.mark.parametrize("count", [2, 8])

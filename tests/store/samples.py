@@ -5,7 +5,7 @@ from itertools import chain
 
 from hypothesis import strategies as st
 
-from pramana.hash import case_digest
+from pramana.hash import hash_case
 from pramana.model import (
     Assertion,
     Case,
@@ -29,7 +29,7 @@ from pramana.store.store import Store
 
 def list_pending(store: Store, run: str, model: str | None = None) -> Iterator[tuple[Key, Case]]:
     """Iterate the cases of a run that have no result yet."""
-    return chain.from_iterable(store.cases.pending_chunks(run, model))
+    return chain.from_iterable(store.cases.iterate_pending_chunks(run, model))
 
 
 AWKWARD = "NUL \0, halves \ud83d and \ude00, side by side \ud83d\ude00, whole 😀, mark \ufdd0 and \ufdd00000, é, 语"
@@ -79,7 +79,7 @@ def make_result(key: Key, outcome: Outcome = Outcome.PASSED, case_id: str = "cas
 
 
 def make_key(of: Case, model: str = "fake", repeat: int = 0) -> Key:
-    return Key(case_digest(of), model, "text", repeat)
+    return Key(hash_case(of), model, "text", repeat)
 
 
 texts = st.text(st.characters(codec=None) | st.sampled_from("\0\ud800\udc00\ufdd00\U0001f600"), max_size=12)
@@ -164,6 +164,6 @@ plans = st.builds(
 
 def add_scoring(store: Store, run_id: str, label: str, judged: Iterable[tuple[Key, tuple[Check, ...]]]) -> int:
     """Add a complete scoring."""
-    with store.scorings.begin(run_id, label) as scoring:
+    with store.scorings.begin_rescoring(run_id, label) as scoring:
         scoring.add(list(judged))
     return scoring.number

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pramana.errors import NotFound
-from pramana.hash import case_digest
+from pramana.hash import hash_case
 from pramana.model import Case, Outcome
 from pramana.store.store import Store
 
@@ -60,25 +60,25 @@ def test_results_of_a_case_are_paged_with_their_total(store: Store) -> None:
         run.id,
         [make_result(each, case_id=make_case(int(each.case != make_key(make_case(0)).case)).id) for each in keys],
     )
-    every, total = store.results.page(run.id, case="case-1")
+    every, total = store.results.read_page(run.id, case="case-1")
     assert (len(every), total) == (6, 6)
     assert {each.case_id for _, each in every} == {"case-1"}
-    page, total = store.results.page(run.id, case="case-1", limit=4, offset=4)
+    page, total = store.results.read_page(run.id, case="case-1", limit=4, offset=4)
     assert ([seq for seq, _ in page], total) == ([seq for seq, _ in every][4:], 6)
-    assert store.results.page(run.id, case="case-1", model="b", limit=2)[1] == 3
-    assert store.results.page(run.id, case="case-9") == ([], 0)
+    assert store.results.read_page(run.id, case="case-1", model="b", limit=2)[1] == 3
+    assert store.results.read_page(run.id, case="case-9") == ([], 0)
 
 
 def test_neighbours_and_pages_contain_only_results_that_match_every_filter(store: Store) -> None:
     run = store.runs.create(make_plan("a", "b"), [make_tagged_case(number) for number in range(6)])
-    digests = [case_digest(make_tagged_case(number)) for number in range(6)]
+    digests = [hash_case(make_tagged_case(number)) for number in range(6)]
     for each, _ in list_pending(store, run.id):
         number = digests.index(each.case)
         put_results(store, run.id, [make_result(each, Outcome.FAILED if number else Outcome.PASSED, f"case-{number}")])
     found = {(each.key.model, each.case_id): seq for seq, each in store.results.iterate(run.id)}
 
     def list_numbers(**wanted: Any) -> list[int]:
-        return [seq for seq, _ in store.results.page(run.id, limit=500, **wanted)[0]]
+        return [seq for seq, _ in store.results.read_page(run.id, limit=500, **wanted)[0]]
 
     every: list[dict[str, Any]] = [
         {"tag": "odd"}, {"tag": "odd", "model": "b"}, {"text": "CASE-"}, {"text": "ase-1", "model": "a"},
@@ -86,7 +86,7 @@ def test_neighbours_and_pages_contain_only_results_that_match_every_filter(store
     ]  # fmt: skip
     for wanted in every:
         listed = list_numbers(**wanted)
-        assert store.results.page(run.id, limit=1, **wanted)[1] == len(listed)
+        assert store.results.read_page(run.id, limit=1, **wanted)[1] == len(listed)
         for place, seq in enumerate(listed):
             before = listed[place - 1] if place else None
             after = listed[place + 1] if place + 1 < len(listed) else None
@@ -97,7 +97,7 @@ def test_neighbours_and_pages_contain_only_results_that_match_every_filter(store
     assert len(list_numbers(text="CASE-")) == 12
     add_scoring(store, run.id, "again", [(make_key(make_tagged_case(1), model="a"), (make_check(Outcome.PASSED),))])
     failed = [found["a", f"case-{each}"] for each in (3, 5)]
-    page = store.results.page(run.id, outcome=Outcome.FAILED, model="a", tag="odd")[0]
+    page = store.results.read_page(run.id, outcome=Outcome.FAILED, model="a", tag="odd")[0]
     assert [seq for seq, _ in page] == sorted(failed)
     assert store.results.find_neighbours(run.id, min(failed), Outcome.FAILED, model="a", tag="odd") == (
         None,

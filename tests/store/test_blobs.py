@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pramana.errors import InvalidInput, StoreFailed
-from pramana.store.blobs import ABANDONED_S, UNFINISHED_SUFFIX, Blobs
+from pramana.store.blobs import ABANDONED_AFTER_S, UNFINISHED_SUFFIX, Blobs
 
 
 def compute_digest(data: bytes) -> str:
@@ -227,7 +227,7 @@ def test_old_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> None:
     old, fresh = place.parent / f"old{UNFINISHED_SUFFIX}", place.parent / f"fresh{UNFINISHED_SUFFIX}"
     for each in (old, fresh):
         each.write_bytes(b"so")
-    long_ago = time.time() - 2 * ABANDONED_S
+    long_ago = time.time() - 2 * ABANDONED_AFTER_S
     os.utime(old, (long_ago, long_ago))
     Blobs(tmp_path).put(b"sound")
     assert list_files(tmp_path) == sorted([place, fresh])

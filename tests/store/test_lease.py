@@ -11,7 +11,7 @@ import pytest
 
 from pramana.errors import AlreadyRunning
 from pramana.store import queue
-from pramana.store.queue import holder_label, is_holder_gone, process_name
+from pramana.store.queue import format_holder, is_holder_gone, make_process_name
 from pramana.store.store import Store
 
 from .. import programs
@@ -21,8 +21,8 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process 
 CLAIM = """
 import sys, time
 from pramana.store import open_store
-from pramana.store.queue import process_name
-assert open_store(sys.argv[1]).queue.claim(sys.argv[2], process_name(), 60)
+from pramana.store.queue import make_process_name
+assert open_store(sys.argv[1]).queue.claim(sys.argv[2], make_process_name(), 60)
 print("mine", flush=True)
 time.sleep(60)
 """
@@ -64,8 +64,8 @@ def claim_and_kill(store: Store, url: str, run: str) -> str:
         assert other.stdout is not None
         assert other.stdout.readline() == "mine\n"
         assert store.runs.read(run).status == "running"
-        assert store.runs.page(status="running")[1] == 1
-        name = holder_label(store.queue.holder(run) or "")
+        assert store.runs.read_page(status="running")[1] == 1
+        name = format_holder(store.queue.find_holder(run) or "")
         other.kill()
         other.wait()
     return name
@@ -75,15 +75,15 @@ def claim_and_kill(store: Store, url: str, run: str) -> str:
 def test_a_run_whose_process_was_killed_reads_interrupted_everywhere(store: Store, url: str, run: str) -> None:
     reason = f"{claim_and_kill(store, url, run)} exited before the run was complete"
     other = store.runs.create(make_plan(), [make_case(2)]).id
-    (listed,), total = store.runs.page(status="interrupted")
-    state = store.runs.states([run])[run]
+    (listed,), total = store.runs.read_page(status="interrupted")
+    state = store.runs.read_states([run])[run]
     for found in (store.runs.read(run), store.runs.find(run), listed, state):
         assert (found.status, found.reason) == ("interrupted", reason)
     assert (total, listed.id, listed.holder) == (1, run, None)
-    assert [each.id for each in store.runs.page(status="running")[0]] == [other], "nobody has begun that one yet"
-    assert store.queue.claim(run, process_name())
+    assert [each.id for each in store.runs.read_page(status="running")[0]] == [other], "nobody has begun that one yet"
+    assert store.queue.claim(run, make_process_name())
     assert (store.runs.read(run).status, store.runs.read(run).reason) == ("running", None)
-    assert store.runs.page(status="interrupted") == ([], 0)
+    assert store.runs.read_page(status="interrupted") == ([], 0)
 
 
 @linux
@@ -91,7 +91,7 @@ def test_a_run_of_a_killed_server_waits_for_the_next_server(store: Store, url: s
     run = store.runs.create(make_plan(), [make_case(1)], owner="server").id
     claim_and_kill(store, url, run)
     assert (store.runs.read(run).status, store.runs.read(run).reason) == ("queued", None)
-    assert (store.runs.states([run])[run].status, store.runs.page(status="queued")[1]) == ("queued", 1)
+    assert (store.runs.read_states([run])[run].status, store.runs.read_page(status="queued")[1]) == ("queued", 1)
     assert store.queue.list_waiting() == [run]
     with pytest.raises(AlreadyRunning, match="is already queued"):
         store.queue.requeue(run)
@@ -100,29 +100,27 @@ def test_a_run_of_a_killed_server_waits_for_the_next_server(store: Store, url: s
 def test_a_run_of_another_machine_reads_interrupted_once_its_lease_expires(store: Store, run: str) -> None:
     assert store.queue.claim(run, "elsewhere")
     assert store.runs.read(run).status == "running"
-    assert store.queue.heartbeat(run, "elsewhere", -1), "its lease has run out"
+    assert store.queue.renew_lease(run, "elsewhere", -1), "its lease has run out"
     found = store.runs.read(run)
     assert (found.status, found.reason) == ("interrupted", "elsewhere has sent no heartbeat for 60 seconds")
-    assert store.queue.heartbeat(run, "elsewhere"), "it was late"
+    assert store.queue.renew_lease(run, "elsewhere"), "it was late"
     assert store.runs.read(run).status == "running"
 
 
 def test_a_run_keeps_the_limits_of_its_last_execution(store: Store, run: str) -> None:
     first, later = {"max_cost_usd": 5.0, "concurrency": 4}, {"concurrency": 32}
-    store.queue.keep_limits(run, later)
+    store.queue.store_limits(run, later)
     assert store.runs.find(run).limits == {}, "nobody has begun it"
     for each in (first, later):
         assert store.queue.claim(run, "somebody")
-        store.queue.keep_limits(run, each)
+        store.queue.store_limits(run, each)
         store.queue.finish(run, "somebody", "interrupted")
         assert store.runs.find(run).limits == each
 
 
 @linux
 def test_a_zombie_process_counts_as_gone() -> None:
-    code = (
-        "from pramana.store.queue import process_name; print(process_name(), flush=True); import time; time.sleep(60)"
-    )
+    code = "from pramana.store.queue import make_process_name; print(make_process_name(), flush=True); import time; time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         name = other.stdout.readline().strip()
@@ -136,26 +134,26 @@ def test_a_zombie_process_counts_as_gone() -> None:
 
 @linux
 def test_ended_processes_are_recognised_as_gone() -> None:
-    mine = process_name()
+    mine = make_process_name()
     assert not is_holder_gone(mine)
     assert is_holder_gone(mine.rpartition(" ")[0] + " 12345]"), "the number was given to another process since"
     assert is_holder_gone(mine.replace(f"process {os.getpid()} ", "process 4194305 ")), "no process has this number"
     assert not is_holder_gone(mine.rpartition(" ")[0] + " ?]"), "where nobody knows when it began"
     assert not is_holder_gone(mine.replace("[", "[elsewhere-").replace(f"process {os.getpid()} ", "process 4194305 "))
     assert not is_holder_gone("whoever")
-    assert holder_label(mine) == mine.partition(" [")[0]
-    assert holder_label("whoever") == "whoever"
+    assert format_holder(mine) == mine.partition(" [")[0]
+    assert format_holder("whoever") == "whoever"
 
 
 def test_the_lease_of_another_machine_is_respected_until_it_expires(store: Store, run: str) -> None:
     other = "process 7 on elsewhere [elsewhere 4711 12345]"
     assert store.queue.claim(run, other, 60)
-    assert not store.queue.claim(run, process_name())
-    assert store.queue.holder(run) == other
-    assert store.queue.heartbeat(run, other, -1)
-    assert store.queue.claim(run, process_name())
-    assert store.queue.holder(run) == process_name()
-    assert not store.queue.heartbeat(run, other), "it has lost it"
+    assert not store.queue.claim(run, make_process_name())
+    assert store.queue.find_holder(run) == other
+    assert store.queue.renew_lease(run, other, -1)
+    assert store.queue.claim(run, make_process_name())
+    assert store.queue.find_holder(run) == make_process_name()
+    assert not store.queue.renew_lease(run, other), "it has lost it"
 
 
 def test_a_hold_renews_its_lease_and_releases_it_at_the_end(
@@ -172,7 +170,7 @@ def test_a_hold_renews_its_lease_and_releases_it_at_the_end(
             assert not held.is_lost
 
     asyncio.run(work())
-    assert store.queue.holder(run) is None
+    assert store.queue.find_holder(run) is None
     assert store.queue.claim(run, "a rival")
 
 
@@ -195,7 +193,7 @@ def test_an_owner_whose_lease_expired_is_notified_and_leaves_the_new_owner_alone
         str(taken)
         == f"a rival is running run {run}: that process took over, because this one sent no heartbeat for too long"
     )
-    assert store.queue.holder(run) == "a rival"
+    assert store.queue.find_holder(run) == "a rival"
 
 
 def test_a_hold_that_ends_in_an_error_releases_its_lease(store: Store, run: str) -> None:
@@ -205,20 +203,20 @@ def test_a_hold_that_ends_in_an_error_releases_its_lease(store: Store, run: str)
 
     with pytest.raises(RuntimeError):
         asyncio.run(work())
-    assert store.queue.holder(run) is None
+    assert store.queue.find_holder(run) is None
     assert store.runs.find(run).status == "running"
 
 
 def test_without_process_information_only_the_lease_expiry_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = process_name()
+    mine = make_process_name()
 
     def raise_not_found(path: Path, **_: object) -> str:
         raise FileNotFoundError(path)
 
     monkeypatch.setattr(Path, "read_text", raise_not_found)
     assert not is_holder_gone(mine), "it is there, since when is not told"
-    queue._machine_id.cache_clear()
+    queue._make_machine_id.cache_clear()
     try:
-        assert process_name().endswith(" ?]")
+        assert make_process_name().endswith(" ?]")
     finally:
-        queue._machine_id.cache_clear()
+        queue._make_machine_id.cache_clear()

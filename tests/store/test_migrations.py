@@ -145,7 +145,7 @@ def test_scenarios_of_older_versions_are_read_with_current_field_names(empty_url
         values = ", ".join(f":{name}" for name in gone)
         connection.execute(text(f"INSERT INTO deleted_scenarios ({', '.join(gone)}) VALUES ({values})"), gone)  # noqa: S608
     store = open_store(empty_url)
-    page, _ = store.scenarios.page(Selection(), 0, 10)
+    page, _ = store.scenarios.read_page(Selection(), 0, 10)
     assertions = (
         StatedAssertion("json_schema", schema={"expectedOutcome": {"const": 1.0}}), StatedAssertion("exact", ideal=("a", "b"))
     )  # fmt: skip
@@ -155,7 +155,7 @@ def test_scenarios_of_older_versions_are_read_with_current_field_names(empty_url
     )  # fmt: skip
     plain = replace(expected, id="b", assert_=None, turns=None, prompt_audio_url=None, conditions=None)
     assert page == [expected, plain]
-    assert store.scenarios.page(Selection(text="o", tags=("t",)), 0, 10)[1] == 2
+    assert store.scenarios.read_page(Selection(text="o", tags=("t",)), 0, 10)[1] == 2
     assert store.scenarios.restore("c").turns == (ScenarioTurn("And?", "a.wav", 0.5),)
     store.close()
 
@@ -174,14 +174,14 @@ def test_runs_of_older_versions_are_found_by_suite_selection_and_models(empty_ur
     }  # fmt: skip
     columns = ("id", "plan", *row)
     insert = f"INSERT INTO runs ({', '.join(columns)}) VALUES ({', '.join(f':{name}' for name in columns)})"  # noqa: S608
-    texts = [records.to_json(records.plan_to_plain(each)) for each in plans]
+    texts = [records.encode_json_column(records.plan_to_plain(each)) for each in plans]
     with open_without_migrating(empty_url) as connection:
         for number, each in enumerate([*texts, "damaged", "[]"]):
             connection.execute(text(insert), {"id": f"r{number}", "plan": each, **row})
     store = open_store(empty_url)
 
     def find_runs(**wanted: Any) -> list[str]:
-        runs, total = store.runs.page(**wanted)
+        runs, total = store.runs.read_page(**wanted)
         assert total == len(runs)
         return [run.id for run in runs]
 
@@ -207,7 +207,7 @@ def test_runs_of_older_versions_are_found_by_suite_selection_and_models(empty_ur
 def test_runs_of_older_versions_have_no_name_and_can_be_renamed(empty_url: str) -> None:
     make_tables_at(empty_url, "0007")
     row = {
-        "id": "r1", "plan": records.to_json(records.plan_to_plain(Plan("s", None, (Target("a", "fake", "a"),)))),
+        "id": "r1", "plan": records.encode_json_column(records.plan_to_plain(Plan("s", None, (Target("a", "fake", "a"),)))),
         "owner": "cli", "status": "finished", "created": "", "notes": "{}", "plan_digest": "", "expected": 0, "stored": 0,
         "attempts": 0, "suite": "s",
     }  # fmt: skip
@@ -226,7 +226,7 @@ def test_a_run_is_found_by_an_index(store: Store) -> None:
         return  # which has no rows to speak of here, so that PostgreSQL reads them all
     asked: list[tuple[str, Any]] = []
     event.listen(store._database._engine, "before_cursor_execute", lambda _, __, *given: asked.append(given[:2]))
-    store.runs.page(model="a", suite="v1")
+    store.runs.read_page(model="a", suite="v1")
     with store._database.read_transaction() as connection:
         statement, values = asked[-1]
         plan = " ".join(row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values))

@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from pramana import settings
 from pramana.errors import NotFound, StoreFailed
-from pramana.store import absolute_url, open_store
+from pramana.store import make_url_absolute, open_store
 from pramana.store.schema import runs
 from pramana.store.store import Store
 
@@ -44,7 +44,7 @@ def test_a_damaged_plan_is_reported_in_one_sentence(store: Store, damage: str) -
     run = store.runs.create(make_plan(), [make_case(1)])
     with store._database.write_transaction() as connection:
         connection.execute(update(runs), {"plan": damage})
-    for ask in (lambda: store.runs.find("latest"), store.runs.page, lambda: list(list_pending(store, run.id))):
+    for ask in (lambda: store.runs.find("latest"), store.runs.read_page, lambda: list(list_pending(store, run.id))):
         with pytest.raises(StoreFailed, match=f'the column plan of run "{run.id}" cannot be read'):
             ask()
 
@@ -82,7 +82,7 @@ from pramana.errors import StoreFailed
 from pramana.store import open_store
 
 with tempfile.TemporaryDirectory() as folder, closing(open_store(f"sqlite:///{folder}/x")) as store:
-    store.runs.page()[0]  # so that all is imported, which nobody else may be able to do
+    store.runs.read_page()[0]  # so that all is imported, which nobody else may be able to do
 if os.geteuid() == 0:
     os.setgid(65534)
     os.setuid(65534)
@@ -98,13 +98,13 @@ def test_a_relative_url_is_made_absolute(name: str, tmp_path: Path, monkeypatch:
     (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / name)
     for relative in ("sqlite:///a%23b.sqlite3", settings.sqlite_url(Path("a#b.sqlite3"))):
-        url = absolute_url(relative)
+        url = make_url_absolute(relative)
         monkeypatch.chdir(tmp_path)
         open_store(url).close()
         assert (tmp_path / name / "a#b.sqlite3").is_file()
-        assert absolute_url(url) == url
+        assert make_url_absolute(url) == url
         monkeypatch.chdir(tmp_path / name)
-    assert absolute_url("sqlite:///:memory:") == "sqlite:///:memory:"
+    assert make_url_absolute("sqlite:///:memory:") == "sqlite:///:memory:"
 
 
 def test_a_read_only_store_is_named_with_advice() -> None:

@@ -25,8 +25,8 @@ def stored(group):
     print("\\n".join(result.key.case for _, result in group), flush=True)
 
 async def main():
-    async with store.results.writer(sys.argv[2], stored) as writer:
-        for number, (key, case) in enumerate(chain.from_iterable(store.cases.pending_chunks(sys.argv[2]))):
+    async with store.results.make_writer(sys.argv[2], stored) as writer:
+        for number, (key, case) in enumerate(chain.from_iterable(store.cases.iterate_pending_chunks(sys.argv[2]))):
             reply = Reply(case.turns[0].text * 20, raw=encode_raw_response([case.id] * 300))
             check = Check("c", "1", Outcome.PASSED, "yes")
             await writer.put([Result(key, case.id, reply, None, (check,), None, None)])

@@ -8,13 +8,13 @@ from sqlalchemy import text
 
 from pramana import settings
 from pramana.errors import AlreadyExists, Locked, NotFound
-from pramana.providers.accounts import Registered
+from pramana.providers.accounts import RegisteredProvider
 from pramana.store import open_store
-from pramana.store.providers import KnownProvider
+from pramana.store.providers import StoredProvider
 from pramana.store.store import Store
 
 KEY = "sk-somebodys-key-0123456789"
-MINE = Registered("my-vllm", "compatible", "http://models.example/v1", "llama", None)
+MINE = RegisteredProvider("my-vllm", "compatible", "http://models.example/v1", "llama", None)
 
 
 def test_a_provider_round_trips_without_its_key(store: Store) -> None:
@@ -26,10 +26,10 @@ def test_a_provider_round_trips_without_its_key(store: Store) -> None:
     found = store.providers.find_registered("my-vllm")
     assert found is not None
     assert found == MINE
-    assert found.unlock() == KEY
+    assert found.read_key() == KEY
     assert KEY not in repr(found) + repr(known)
     assert store.providers.find_registered("my-vlm") is None
-    assert [(each.kind, each.subject, each.action) for each in store.changes.after(0)] == [
+    assert [(each.kind, each.subject, each.action) for each in store.changes.list_after(0)] == [
         ("provider", "my-vllm", "created")
     ]
 
@@ -44,13 +44,13 @@ def test_no_file_of_the_store_contains_a_key(tmp_path: Path) -> None:
 def test_a_key_can_be_changed_kept_and_removed(store: Store) -> None:
     store.providers.create(MINE, KEY)
 
-    def make_same(known: KnownProvider) -> Registered:
-        return Registered(known.id, known.kind, known.base_url, "other", None)
+    def make_same(known: StoredProvider) -> RegisteredProvider:
+        return RegisteredProvider(known.id, known.kind, known.base_url, "other", None)
 
     def read_key() -> str | None:
         found = store.providers.find_registered("my-vllm")
         assert found
-        return found.unlock()
+        return found.read_key()
 
     assert store.providers.change("my-vllm", make_same).model == "other"
     assert read_key() == KEY
@@ -93,8 +93,8 @@ def test_rotation_encrypts_all_keys_again_or_none(store: Store, monkeypatch: pyt
     old, new = "A" * 43 + "=", "B" * 42 + "A="
     monkeypatch.setenv("PRAMANA_SECRET_KEY", old)
     for number in range(3):
-        store.providers.create(Registered(f"p{number}", "openai"), f"{KEY}{number}")
-    store.providers.create(Registered("keyless", "compatible", "http://h/v1"))
+        store.providers.create(RegisteredProvider(f"p{number}", "openai"), f"{KEY}{number}")
+    store.providers.create(RegisteredProvider("keyless", "compatible", "http://h/v1"))
     monkeypatch.setenv("PRAMANA_SECRET_KEY", new)
     with pytest.raises(Locked):
         store.providers.rotate_keys()
@@ -102,7 +102,7 @@ def test_rotation_encrypts_all_keys_again_or_none(store: Store, monkeypatch: pyt
     assert store.providers.rotate_keys() == 3
     monkeypatch.setenv("PRAMANA_SECRET_KEY", new)
     found = [store.providers.find_registered(f"p{number}") for number in range(3)]
-    assert [each.unlock() for each in found if each] == [f"{KEY}{number}" for number in range(3)]
+    assert [each.read_key() for each in found if each] == [f"{KEY}{number}" for number in range(3)]
     assert store.providers.rotate_keys() == 3
 
 
@@ -114,4 +114,4 @@ def test_a_damaged_secret_is_reported_only_when_it_is_used(store: Store) -> None
     found = store.providers.find_registered("my-vllm")
     assert found
     with pytest.raises(Locked, match=str(settings.key_file_path())):
-        found.unlock()
+        found.read_key()

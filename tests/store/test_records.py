@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sqlalchemy import Text, select
 
 from pramana.errors import StoreFailed
-from pramana.hash import case_digest
+from pramana.hash import hash_case
 from pramana.jsonl import to_canonical_json
 from pramana.model import (
     Assertion,
@@ -75,12 +75,12 @@ def test_a_case_keeps_its_digest(some: Case) -> None:
     back = records.case_from_json(records.case_to_json(some), *(source or (None, None)))
     assert back == some
     assert back.source == some.source
-    assert case_digest(back) == case_digest(some)
+    assert hash_case(back) == hash_case(some)
 
 
 @given(plans)
 def test_a_plan_round_trips(some: Plan) -> None:
-    assert records.plan_from_json(records.to_json(records.plan_to_plain(some))) == some
+    assert records.plan_from_json(records.encode_json_column(records.plan_to_plain(some))) == some
 
 
 def test_a_plan_from_before_embedders_loads_and_keeps_its_digest() -> None:
@@ -91,7 +91,7 @@ def test_a_plan_from_before_embedders_loads_and_keeps_its_digest() -> None:
     )
     plan = records.plan_from_json(before)
     assert plan.embedder is None
-    assert records.to_json(records.plan_to_plain(plan)) == before
+    assert records.encode_json_column(records.plan_to_plain(plan)) == before
 
 
 @given(results_for(A_KEY))
@@ -105,7 +105,7 @@ def test_a_result_round_trips(some: Result) -> None:
 @given(long_or_short)
 def test_a_raw_response_keeps_its_exact_json(raw: object) -> None:
     packed = records._compress(encode_raw_response(raw))
-    assert len(packed) <= records.COMPRESS_OVER or packed[0] == records._ZLIB_FIRST_BYTE
+    assert len(packed) <= records.COMPRESSION_THRESHOLD_BYTES or packed[0] == records._ZLIB_FIRST_BYTE
     assert to_canonical_json(Reply("", raw=records._decompress(packed)).response()) == to_canonical_json(raw)
 
 
@@ -118,7 +118,7 @@ def put_results(store: Store, run_id: str, results: list[Result]) -> list[tuple[
     reported: list[tuple[int, Result]] = []
 
     async def write() -> None:
-        async with store.results.writer(run_id, reported.extend) as writer:
+        async with store.results.make_writer(run_id, reported.extend) as writer:
             for each in results:
                 await writer.put([each])
 
@@ -146,7 +146,7 @@ def test_random_cases_and_plans_round_trip_through_the_database(store: Store) ->
 
     @given(cases)
     def gather(some: Case) -> None:
-        gathered.setdefault(case_digest(some), some)
+        gathered.setdefault(hash_case(some), some)
 
     gather()
 
@@ -220,7 +220,7 @@ def test_every_text_column_stores_nul_and_lone_surrogates(store: Store) -> None:
     check = Check(
         make_awkward(), make_awkward(), Outcome.FAILED, make_awkward(), 0.5, {make_awkward(): [make_awkward()]}
     )
-    a_key = Key(case_digest(one), target.typed, make_awkward(), 0)
+    a_key = Key(hash_case(one), target.typed, make_awkward(), 0)
     some = Result(
         a_key, make_awkward(), reply, Failure(make_awkward(), make_awkward()), (check,), make_awkward(), make_awkward()
     )
@@ -230,7 +230,7 @@ def test_every_text_column_stores_nul_and_lone_surrogates(store: Store) -> None:
     assert store.queue.claim(run.id, owner, 60)
     label = make_awkward()
     assert add_scoring(store, run.id, label, [(a_key, (check,))]) == 1
-    assert store.scorings.list(run.id)[1] == label
+    assert store.scorings.read_labels(run.id)[1] == label
     holder = read_columns(store, "runs", ["lease_holder"])
     assert store.queue.finish(run.id, owner, "stopped", make_awkward(), {make_awkward(): make_awkward()})
     done = store.runs.find("latest")

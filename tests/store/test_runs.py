@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from sqlalchemy import func, select, update
 
 from pramana.errors import InvalidInput, NotFound, StoreFailed
-from pramana.hash import case_digest
+from pramana.hash import hash_case
 from pramana.model import Case, Key, Outcome, Result, RunStatus
 from pramana.request import RunEdit
 from pramana.store import open_store
@@ -40,7 +40,7 @@ def put_results(store: Store, run_id: str, results: list[Result]) -> list[tuple[
     reported: list[tuple[int, Result]] = []
 
     async def write() -> None:
-        async with store.results.writer(run_id, reported.extend) as writer:
+        async with store.results.make_writer(run_id, reported.extend) as writer:
             for each in results:
                 await writer.put([each])
 
@@ -93,7 +93,7 @@ def test_a_run_is_created_completely_or_not_at_all(store: Store) -> None:
 
     with pytest.raises(InvalidInput, match="line 701"):
         store.runs.create(make_plan(), break_off_cases())
-    assert store.runs.page()[0] == []
+    assert store.runs.read_page()[0] == []
     assert [count_rows(store, table) for table in ("cases", "run_cases", "runs", "scorings")] == [0, 0, 0, 0]
 
 
@@ -127,14 +127,14 @@ def test_name_and_note_of_a_run_can_change_and_are_not_part_of_the_plan(store: S
     assert (plain.name, plain.note, named.name, named.note) == (None, None, "nightly", AWKWARD)
     with store._database.read_transaction() as connection:
         assert len(set(connection.scalars(select(runs.c.plan_digest)))) == 1
-    last = store.changes.last()
+    last = store.changes.last_number()
     changed = store.runs.edit(named.id, RunEdit(note="better prompt"))
     assert (changed.name, changed.note) == ("nightly", "better prompt")
-    ((subject, action),) = [(each.subject, each.action) for each in store.changes.after(last, 10)]
+    ((subject, action),) = [(each.subject, each.action) for each in store.changes.list_after(last, 10)]
     assert (subject, action) == (named.id, "updated")
     assert store.runs.edit(named.id, RunEdit(name="", note=" \n")) == replace(changed, name=None, note=None)
     store.runs.edit(plain.id, RunEdit(name="Größe"))
-    assert [run.id for run in store.runs.page(text="größe")[0]] == [plain.id]
+    assert [run.id for run in store.runs.read_page(text="größe")[0]] == [plain.id]
     assert store.runs.edit(plain.id, RunEdit()) == store.runs.read(plain.id)
     with pytest.raises(InvalidInput, match="expected text of at most 100"):
         store.runs.edit(plain.id, RunEdit(name="x" * 101))
@@ -181,8 +181,8 @@ def test_a_run_is_found_by_id_prefix_or_latest(store: Store) -> None:
     with pytest.raises(NotFound, match="there is no run yet; start a run: pramana run"):
         store.runs.find("latest")
     made = [store.runs.create(make_plan(), [make_case(1)]) for _ in range(5)]
-    assert store.runs.page()[0] == made[::-1]
-    assert store.runs.page(limit=2)[0] == made[:2:-1]
+    assert store.runs.read_page()[0] == made[::-1]
+    assert store.runs.read_page(limit=2)[0] == made[:2:-1]
     assert store.runs.find("latest") == made[-1]
     assert [store.runs.read(run.id) for run in made] == made
     ids = [run.id for run in made]
@@ -206,10 +206,10 @@ def test_an_id_that_is_a_prefix_of_another_is_found_exactly(store: Store) -> Non
 
 @pytest.mark.parametrize(
     "method",
-    ["cases.pending_chunks", "results.iterate", "cases.iterate", "results.count_outcomes", "queue.finish", "queue.claim", "queue.heartbeat", "results.writer"],
+    ["cases.iterate_pending_chunks", "results.iterate", "cases.iterate", "results.count_outcomes", "queue.finish", "queue.claim", "queue.renew_lease", "results.make_writer"],
 )  # fmt: skip
 def test_an_unknown_run_is_named(store: Store, method: str) -> None:
-    arguments = {"queue.finish": (None, "stopped"), "queue.claim": ("me",), "results.writer": (print,)}
+    arguments = {"queue.finish": (None, "stopped"), "queue.claim": ("me",), "results.make_writer": (print,)}
     with pytest.raises(NotFound, match='there is no run "r1"; see: pramana runs'):
         list(attrgetter(method)(store)("r1", *arguments.get(method, ())))
 
@@ -243,8 +243,8 @@ def test_sequence_numbers_increase_across_runs_and_can_be_tailed(store: Store) -
     for run in two:
         mine = [(seq, each) for run_id, seq, each in reported if run_id == run.id]
         assert list(store.results.iterate(run.id)) == mine
-        assert list(store.results.iterate(run.id, after=mine[400][0])) == mine[401:]
-        assert list(store.results.iterate(run.id, after=mine[-1][0])) == []
+        assert list(store.results.iterate(run.id, after_seq=mine[400][0])) == mine[401:]
+        assert list(store.results.iterate(run.id, after_seq=mine[-1][0])) == []
 
 
 def test_sequence_numbers_of_a_deleted_run_are_not_reused(store: Store) -> None:
@@ -281,7 +281,7 @@ def test_rescoring_keeps_earlier_checks(store: Store) -> None:
     assert middle == [judged] * 500 + [old[0][1].checks] * 100
     newest = [each.checks for _, each in store.results.iterate(run.id)]
     assert newest == [(make_check(Outcome.SKIPPED),), *middle[1:]]
-    assert store.scorings.list(run.id) == {0: "run", 1: "by a judge", 2: "one more"}
+    assert store.scorings.read_labels(run.id) == {0: "run", 1: "by a judge", 2: "one more"}
     for scoring in (0, 1, 2, None):
         shown = [each.outcome for _, each in store.results.iterate(run.id, scoring=scoring)]
         assert store.results.count_outcomes(run.id, scoring) == {outcome: shown.count(outcome) for outcome in Outcome}
@@ -308,7 +308,7 @@ def test_an_interrupted_rescoring_keeps_its_checks(store: Store) -> None:
     old = put_results(store, run.id, [make_result(each) for each in keys])
 
     def break_off_scoring() -> None:
-        with store.scorings.begin(run.id, "broken") as broken:
+        with store.scorings.begin_rescoring(run.id, "broken") as broken:
             broken.add([(each, (make_check(Outcome.FAILED),)) for each in keys[:500]])
             assert list(store.results.iterate(run.id)) == old, "checks were seen before the scoring was finished"
             broken.label = "ended early"
@@ -318,15 +318,15 @@ def test_an_interrupted_rescoring_keeps_its_checks(store: Store) -> None:
         break_off_scoring()
     newest = [each.checks for _, each in store.results.iterate(run.id)]
     assert newest == [(make_check(Outcome.FAILED),)] * 500 + [each.checks for _, each in old[500:]]
-    assert store.scorings.list(run.id) == {0: "run", 1: "ended early"}
+    assert store.scorings.read_labels(run.id) == {0: "run", 1: "ended early"}
 
 
 def test_a_rescoring_without_checks_leaves_no_scoring(store: Store) -> None:
     run = store.runs.create(make_plan(), [make_case(1)])
     put_results(store, run.id, [make_result(make_key(make_case(1)))])
-    with pytest.raises(NotFound), store.scorings.begin(run.id, "broken") as broken:
+    with pytest.raises(NotFound), store.scorings.begin_rescoring(run.id, "broken") as broken:
         broken.add([(Key("sha256:unknown", "fake"), (make_check(),))])
-    assert store.scorings.list(run.id) == {0: "run"}
+    assert store.scorings.read_labels(run.id) == {0: "run"}
     assert add_scoring(store, run.id, "whole", [(make_key(make_case(1)), (make_check(),))]) == 1
 
 
@@ -352,7 +352,7 @@ def test_deleting_a_run_keeps_cases_used_by_others(store: Store) -> None:
         add_scoring(store, run.id, "again", [(make_key(make_case(1)), (make_check(Outcome.FAILED),))])
     there = list(store.results.iterate(kept.id))
     store.runs.delete(gone.id)
-    assert store.runs.page()[0] == [store.runs.read(kept.id)]
+    assert store.runs.read_page()[0] == [store.runs.read(kept.id)]
     assert list(store.results.iterate(kept.id)) == there
     assert list(store.cases.iterate(kept.id)) == list(make_cases(2))
     sizes = {table: count_rows(store, table) for table in ("cases", "run_cases", "results", "checks", "scorings")}
@@ -380,9 +380,9 @@ def test_exactly_one_of_many_threads_claims_a_run(store: Store) -> None:
         assert len(won) == 1
         assert store.runs.read(run.id).attempts == attempt
         assert store.queue.list_waiting() == []
-        assert store.queue.heartbeat(run.id, f"process {won[0]}", seconds=60)
-        assert not store.queue.heartbeat(run.id, f"process {won[0] + 1}"), "the lease is another's"
-        assert store.queue.heartbeat(run.id, seconds=-1), "whoever does not say who they are prolongs what there is"
+        assert store.queue.renew_lease(run.id, f"process {won[0]}", lease_s=60)
+        assert not store.queue.renew_lease(run.id, f"process {won[0] + 1}"), "the lease is another's"
+        assert store.queue.renew_lease(run.id, lease_s=-1), "whoever does not say who they are prolongs what there is"
         assert store.queue.list_waiting() == [run.id], "a lease that ran out is up for the next"
 
 
@@ -390,17 +390,17 @@ def test_exactly_one_of_many_threads_claims_a_run(store: Store) -> None:
 def test_a_former_owner_can_neither_finish_nor_release_a_run(store: Store, status: RunStatus) -> None:
     run = store.runs.create(make_plan(), [make_case(1)], owner="server")
     assert not store.queue.finish(run.id, None, status), "it was never begun"
-    assert store.queue.claim_for_server(run.id, "first", seconds=-1)
-    assert store.queue.claim_for_server(run.id, "second", seconds=60)
-    before = store.changes.last()
+    assert store.queue.claim_for_server(run.id, "first", lease_s=-1)
+    assert store.queue.claim_for_server(run.id, "second", lease_s=60)
+    before = store.changes.last_number()
     for other in ("first", None, "third"):
         assert not store.queue.finish(run.id, other, status, "for a reason of theirs", {"note": 1})
     now = store.runs.read(run.id)
-    assert (now.status, now.reason, now.notes, store.queue.holder(run.id)) == ("running", None, {}, "second")
+    assert (now.status, now.reason, now.notes, store.queue.find_holder(run.id)) == ("running", None, {}, "second")
     assert store.runs.read(run.id).attempts == 2
-    assert store.changes.last() == before, "nothing has happened that could be told"
+    assert store.changes.last_number() == before, "nothing has happened that could be told"
     assert store.queue.finish(run.id, "second", status, "done")
-    assert (store.runs.read(run.id).status, store.queue.holder(run.id)) == (status, None)
+    assert (store.runs.read(run.id).status, store.queue.find_holder(run.id)) == (status, None)
     assert not store.queue.finish(run.id, "second", "stopped"), "it holds it no more"
     assert not store.queue.finish(run.id, None, "stopped"), "what has ended, or waits, stays so"
 
@@ -436,7 +436,7 @@ def cases(count):
 
 store = open_store(sys.argv[1])
 run = store.runs.create(Plan("s", None, (Target("m", "fake", "m"),)), cases(int(sys.argv[2])))
-pending = sum(1 for _ in chain.from_iterable(store.cases.pending_chunks(run.id)))
+pending = sum(1 for _ in chain.from_iterable(store.cases.iterate_pending_chunks(run.id)))
 assert pending == sum(1 for _ in store.cases.iterate(run.id)) == int(sys.argv[2])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
@@ -484,7 +484,7 @@ def test_results_are_read_with_their_cases(store: Store) -> None:
     there = put_results(store, run.id, [make_result(found) for found, _ in list_pending(store, run.id)])
     pairs = list(store.results.iterate_with_cases(run.id))
     assert [each for _, each in pairs] == [each for _, each in there]
-    assert all(case_digest(one) == each.key.case for one, each in pairs)
+    assert all(hash_case(one) == each.key.case for one, each in pairs)
 
 
 def test_pairs_are_in_case_order(store: Store) -> None:
@@ -494,10 +494,10 @@ def test_pairs_are_in_case_order(store: Store) -> None:
     there = put_results(store, run.id, [make_result(each) for each in random.Random(7).sample(planned, len(planned))])
     pairs = list(store.results.iterate_with_cases(run.id))
     order = itertools.product((7, 3, *range(9, 200)), ("b", "a"), ("voice", "text"), range(2))
-    expected = [Key(case_digest(make_case(number)), model, variant, repeat) for number, model, variant, repeat in order]
+    expected = [Key(hash_case(make_case(number)), model, variant, repeat) for number, model, variant, repeat in order]
     assert [each.key for _, each in pairs] == expected
-    assert all(case_digest(one) == each.key.case for one, each in pairs)
-    numbered = [(seq, each) for seq, _, each in store.results.iterate_numbered_with_cases(run.id, raw=True)]
+    assert all(hash_case(one) == each.key.case for one, each in pairs)
+    numbered = [(seq, each) for seq, _, each in store.results.iterate_numbered_with_cases(run.id, with_raw=True)]
     assert numbered == there, "those stay in the order of storing"
 
 
@@ -512,4 +512,4 @@ def test_pairs_of_an_unfinished_run_are_its_stored_results(store: Store) -> None
 def test_runs_are_paired_by_case_digest(store: Store) -> None:
     run = store.runs.create(make_plan(), [make_case(1)])
     ((found, one),) = list_pending(store, run.id)
-    assert found.case == case_digest(one) == case_digest(make_case(1))
+    assert found.case == hash_case(one) == hash_case(make_case(1))

@@ -17,7 +17,7 @@ from pramana.load.scenario import check_scenario
 from pramana.model import Scenario
 from pramana.request import Selection
 from pramana.store import open_store
-from pramana.store.engine import Lock
+from pramana.store.engine import LockKey
 from pramana.store.scenarios import ScenarioIdsExist
 from pramana.store.schema import deleted_scenarios, scenarios
 from pramana.store.store import Store
@@ -29,7 +29,7 @@ def make_scenario(scenario_id: str, tags: Sequence[str] = (), **fields: Any) -> 
 
 
 def find_ids(store: Store, **wanted: Any) -> list[str]:
-    page, total = store.scenarios.page(Selection(**wanted), 0, 100)
+    page, total = store.scenarios.read_page(Selection(**wanted), 0, 100)
     ids = [each.id for each in page]
     assert total == len(ids)
     return ids
@@ -39,10 +39,10 @@ def test_pages_are_in_the_order_of_ids_whatever_the_locale(store: Store) -> None
     ids = ["b", "a-b", "ab", "a", "a-a", "0", "-", "a0", "b-1"]
     store.scenarios.import_([make_scenario(each) for each in ids], "skip")
     assert find_ids(store) == sorted(ids)
-    page, total = store.scenarios.page(Selection(), 2, 3)
+    page, total = store.scenarios.read_page(Selection(), 2, 3)
     assert ([each.id for each in page], total) == (sorted(ids)[2:5], 9)
-    assert store.scenarios.page(Selection(), 50, 10) == ([], 9)
-    assert [each.id for some in store.scenarios.chunks(Selection()) for each in some] == sorted(ids)
+    assert store.scenarios.read_page(Selection(), 50, 10) == ([], 9)
+    assert [each.id for some in store.scenarios.iterate_chunks(Selection()) for each in some] == sorted(ids)
 
 
 TAGGED = [
@@ -69,7 +69,7 @@ def test_a_selection_matches_the_same_in_a_store_and_in_files(store: Store, filt
     cases = [scenario.to_case() for each in TAGGED if (scenario := check_scenario(msgspec.to_builtins(each))[0])]
     assert len(cases) == len(TAGGED)
     assert find_ids(store, **filters) == [each.id for each in cases if Selection(**filters).matches(each)]
-    chunks = store.scenarios.chunks(Selection(**filters, limit=1))
+    chunks = store.scenarios.iterate_chunks(Selection(**filters, limit=1))
     assert [each.id for some in chunks for each in some] == find_ids(store, **filters)[:1]
 
 
@@ -127,8 +127,8 @@ def test_unusual_text_round_trips(store: Store) -> None:
         kept = store.scenarios.read(f"s{n}")
         assert {kept.name, kept.prompt, kept.expected_outcome, kept.language, *kept.tags} == {text}
         assert find_ids(store, text=text[:20], ids=(f"s{n}",)) == [f"s{n}"]
-    assert [each.prompt for each in store.scenarios.page(Selection(), 0, 20)[0]] == odd
-    assert [each.prompt for some in store.scenarios.chunks(Selection()) for each in some] == odd
+    assert [each.prompt for each in store.scenarios.read_page(Selection(), 0, 20)[0]] == odd
+    assert [each.prompt for some in store.scenarios.iterate_chunks(Selection()) for each in some] == odd
 
 
 def test_an_import_follows_its_mode(store: Store) -> None:
@@ -164,9 +164,9 @@ def test_an_import_of_thousands_is_one_change(store: Store) -> None:
     some = [make_scenario(f"s{n:05}") for n in range(3_001)]
     assert len(store.scenarios.import_(some, "skip").imported) == 3_001
     assert len(store.scenarios.import_(some, "update").updated) == 3_001
-    assert store.scenarios.page(Selection(), 3_000, 10)[1] == 3_001
-    assert [(each.subject, each.action) for each in store.changes.after(0)] == [("3001", "imported")] * 2
-    assert sum(len(each) for each in store.scenarios.chunks(Selection())) == 3_001
+    assert store.scenarios.read_page(Selection(), 3_000, 10)[1] == 3_001
+    assert [(each.subject, each.action) for each in store.changes.list_after(0)] == [("3001", "imported")] * 2
+    assert sum(len(each) for each in store.scenarios.iterate_chunks(Selection())) == 3_001
 
 
 def test_every_change_is_announced(store: Store) -> None:
@@ -176,7 +176,7 @@ def test_every_change_is_announced(store: Store) -> None:
     store.scenarios.restore("a")
     store.scenarios.import_([make_scenario("a")], "skip")
     store.scenarios.import_([make_scenario("b")], "skip", dry_run=True)
-    told = [(each.kind, each.subject, each.action) for each in store.changes.after(0)]
+    told = [(each.kind, each.subject, each.action) for each in store.changes.list_after(0)]
     assert told == [("scenario", "a", action) for action in ("created", "updated", "deleted", "restored")]
 
 
@@ -251,17 +251,17 @@ def test_imports_and_changes_are_isolated(url: str, store: Store) -> None:
     for each in threads:
         each.join()
     assert failed == []
-    assert sums["imported"] == store.scenarios.page(Selection(), 0, 1)[1] == 70
+    assert sums["imported"] == store.scenarios.read_page(Selection(), 0, 1)[1] == 70
     assert sums["refused"] > 0
 
 
 def test_locks_are_distinct_and_scenario_changes_wait_only_for_their_own(store: Store) -> None:
     """Of PostgreSQL; SQLite has one writer at a time, so there nothing is held."""
-    assert len({int(each) for each in Lock.__members__.values()}) == len(Lock.__members__)
+    assert len({int(each) for each in LockKey.__members__.values()}) == len(LockKey.__members__)
     database = store._database
     if database.is_sqlite:
         return
-    others = {*Lock} - {Lock.SCENARIOS, Lock.CHANGES}
+    others = {*LockKey} - {LockKey.SCENARIOS, LockKey.CHANGES}
     with database.write_transaction() as connection:
         for each in others:
             database.lock(connection, each)
@@ -270,7 +270,7 @@ def test_locks_are_distinct_and_scenario_changes_wait_only_for_their_own(store: 
         thread.join(20)
         assert not thread.is_alive(), "it waits for a lock that is another's"
     with database.write_transaction() as connection:
-        database.lock(connection, Lock.SCENARIOS)
+        database.lock(connection, LockKey.SCENARIOS)
         thread = threading.Thread(target=lambda: store.scenarios.create(make_scenario("b")), daemon=True)
         thread.start()
         thread.join(0.3)
@@ -286,8 +286,8 @@ def test_a_damaged_scenario_is_reported_in_one_sentence(store: Store, damage: st
         connection.execute(update(scenarios), {"body": damage})
     for ask in (
         lambda: store.scenarios.read("a"),
-        lambda: store.scenarios.page(Selection(), 0, 10),
-        lambda: store.scenarios.page(Selection(text="p"), 0, 10),
+        lambda: store.scenarios.read_page(Selection(), 0, 10),
+        lambda: store.scenarios.read_page(Selection(text="p"), 0, 10),
         lambda: store.scenarios.delete("a"),
     ):
         with pytest.raises(StoreFailed, match=r"a scenario in the store is damaged .*restore the store from a backup"):

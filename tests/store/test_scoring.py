@@ -24,7 +24,7 @@ def start_run(store: Store, count: int, checks: tuple[Check, ...]) -> tuple[str,
     keys = [found for found, _ in list_pending(store, run.id)]
 
     async def write() -> None:
-        async with store.results.writer(run.id, lambda _: None) as writer:
+        async with store.results.make_writer(run.id, lambda _: None) as writer:
             await writer.put([replace(make_result(each), checks=checks) for each in keys])
 
     asyncio.run(write())
@@ -72,7 +72,7 @@ def test_costs_of_a_killed_rescoring_are_counted(store: Store, monkeypatch: pyte
 
 def test_ctrl_c_at_the_end_of_a_rescoring_loses_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id, keys = start_run(store, 1, make_checks("a", 0.5, 100))
-    end, calls = Rescoring._end, []
+    end, calls = Rescoring._record_end, []
 
     def interrupt_once(self: Rescoring) -> None:
         calls.append(1)
@@ -80,7 +80,7 @@ def test_ctrl_c_at_the_end_of_a_rescoring_loses_nothing(store: Store, monkeypatc
             raise KeyboardInterrupt
         end(self)
 
-    monkeypatch.setattr(Rescoring, "_end", interrupt_once)
+    monkeypatch.setattr(Rescoring, "_record_end", interrupt_once)
     with pytest.raises(KeyboardInterrupt):
         add_scoring(store, run_id, "b", [(keys[0], make_checks("b", 0.25, 10))])
     assert [each.checks[0].evidence["judge"] for _, each in store.results.iterate(run_id)] == ["b"]
@@ -95,9 +95,9 @@ def make_unscored(by: str, cost: float) -> tuple[Check, ...]:
 
 def test_checks_without_a_verdict_hide_no_earlier_one_and_their_cost_counts(store: Store) -> None:
     run_id, keys = start_run(store, 3, make_checks("a", 0.5, 100))
-    with store.scorings.begin(run_id, "b") as scoring:
+    with store.scorings.begin_rescoring(run_id, "b") as scoring:
         scoring.add([(keys[0], make_checks("b", 0.25, 10))])
-        scoring.add_failed([(keys[1], make_unscored("b", 0.125))])
+        scoring.add_without_verdict([(keys[1], make_unscored("b", 0.125))])
     first, second, third = (each.checks[0].evidence for _, each in store.results.iterate(run_id))
     assert [each["judge"] for each in (first, second, third)] == ["b", "a", "a"]
     assert second["other_scorings"] == {"cost_usd": 0.125, "tokens": 10}
@@ -105,7 +105,7 @@ def test_checks_without_a_verdict_hide_no_earlier_one_and_their_cost_counts(stor
     assert store.results.count_outcomes(run_id)[Outcome.PASSED] == 3
     run = store.runs.find(run_id)
     found = list(store.results.iterate_rescored(run, scoring.number))
-    assert [(each.before.key, each.attempt and each.attempt.outcome) for each in found] == [
+    assert [(each.before.key, each.undecided_attempt and each.undecided_attempt.outcome) for each in found] == [
         (keys[0], None),
         (keys[1], Outcome.UNSCORED),
     ]
@@ -115,10 +115,10 @@ def test_checks_without_a_verdict_hide_no_earlier_one_and_their_cost_counts(stor
 def test_a_completely_failed_rescoring_is_hidden_and_its_number_not_reused(store: Store) -> None:
     run_id, keys = start_run(store, 1, make_checks("a", 0.5, 100))
     for number in (1, 2):
-        with store.scorings.begin(run_id, "b") as scoring:
-            scoring.add_failed([(keys[0], make_unscored("b", 0.125))])
+        with store.scorings.begin_rescoring(run_id, "b") as scoring:
+            scoring.add_without_verdict([(keys[0], make_unscored("b", 0.125))])
         assert scoring.number == number
-    assert list(store.scorings.list(run_id)) == [0]
+    assert list(store.scorings.read_labels(run_id)) == [0]
     assert read_other_costs(store, run_id) == [{"cost_usd": 0.25, "tokens": 20}]
 
 
@@ -139,14 +139,18 @@ def test_a_run_can_be_read_as_of_an_earlier_scoring(store: Store) -> None:
                 store.results.count_outcomes(run)[Outcome.FAILED],
                 sum(each.outcome is Outcome.FAILED for _, each in store.results.iterate(run)),
                 sum(each.outcome is Outcome.FAILED for _, each in store.results.iterate_with_cases(run)),
-                store.results.page(run, outcome=Outcome.FAILED)[1],
-                next(each.outcomes.get(Outcome.FAILED, 0) for each in store.history.count_ended([run]) if each),
+                store.results.read_page(run, outcome=Outcome.FAILED)[1],
+                next(
+                    each.outcome_counts.get(Outcome.FAILED, 0)
+                    for each in store.history.count_run_outcomes([run])
+                    if each
+                ),
             ]
         )
         assert store.results.read(run, seq)[1].outcome is (Outcome.FAILED if scoring else Outcome.PASSED)
     assert failed == [[0] * 5, [1] * 5, [2] * 5]
     assert store.runs.find_scored(run_id).scoring is None
-    assert [each.label for each in store.scorings.describe(run_id)] == ["run", "again", "once more"]
+    assert [each.label for each in store.scorings.list_finished(run_id)] == ["run", "again", "once more"]
     for wrong in ("3", "-1", "", "1.0", "x"):
         with pytest.raises(NotFound):
             store.runs.find_scored(f"{run_id}@{wrong}")
@@ -160,44 +164,44 @@ def read_failures(store: Store, run_id: str) -> list[bool]:
     run = store.runs.read(run_id)
     found = [each.outcome is Outcome.FAILED for _, each in store.results.iterate(run)]
     assert store.results.count_outcomes(run)[Outcome.FAILED] == sum(found)
-    assert store.results.page(run, outcome=Outcome.FAILED)[1] == sum(found)
-    (ended,) = store.history.count_ended([run])
+    assert store.results.read_page(run, outcome=Outcome.FAILED)[1] == sum(found)
+    (ended,) = store.history.count_run_outcomes([run])
     assert ended is not None
-    assert ended.outcomes.get(Outcome.FAILED, 0) == sum(found)
+    assert ended.outcome_counts.get(Outcome.FAILED, 0) == sum(found)
     return found
 
 
 def list_current(store: Store, run_id: str) -> list[int]:
-    return [each.number for each in store.scorings.describe(run_id) if each.current]
+    return [each.number for each in store.scorings.list_finished(run_id) if each.is_current]
 
 
 def test_an_earlier_scoring_and_then_the_newest_can_be_made_current(store: Store) -> None:
     run_id, keys = start_run(store, 2, (make_check(),))
     add_scoring(store, run_id, "again", [(keys[0], (make_check(Outcome.FAILED),))])
     assert (list_current(store, run_id), read_failures(store, run_id)) == ([1], [True, False])
-    store.scorings.use(run_id, 0)
+    store.scorings.make_current(run_id, 0)
     assert (list_current(store, run_id), read_failures(store, run_id)) == ([0], [False, False])
-    assert list(store.scorings.list(run_id)) == [0]
-    assert store.history.rescoring_labels([store.runs.read(run_id)]) == [()]
+    assert list(store.scorings.read_labels(run_id)) == [0]
+    assert store.history.list_rescoring_labels([store.runs.read(run_id)]) == [()]
     assert store.results.count_outcomes(run_id, scoring=1)[Outcome.FAILED] == 1, "RUN@1 is what it was"
-    store.scorings.use(run_id, 1)
+    store.scorings.make_current(run_id, 1)
     assert (list_current(store, run_id), read_failures(store, run_id)) == ([1], [True, False])
-    assert store.history.rescoring_labels([store.runs.read(run_id)]) == [("again",)]
+    assert store.history.list_rescoring_labels([store.runs.read(run_id)]) == [("again",)]
     with pytest.raises(NotFound, match="the run has no scoring 2; it has 0, 1"):
-        store.scorings.use(run_id, 2)
+        store.scorings.make_current(run_id, 2)
     assert list_current(store, run_id) == [1]
 
 
 def test_a_new_scoring_builds_on_the_chosen_one_and_becomes_current(store: Store) -> None:
     run_id, keys = start_run(store, 3, (make_check(),))
     add_scoring(store, run_id, "worse", [(each, (make_check(Outcome.FAILED),)) for each in keys[:2]])
-    store.scorings.use(run_id, 0)
+    store.scorings.make_current(run_id, 0)
     add_scoring(store, run_id, "better", [(keys[2], (make_check(Outcome.FAILED),))])
     assert (list_current(store, run_id), read_failures(store, run_id)) == ([2], [False, False, True])
-    assert list(store.scorings.list(run_id)) == [0, 2]
+    assert list(store.scorings.read_labels(run_id)) == [0, 2]
     (changed,) = store.results.iterate_rescored(store.runs.read(run_id), 2)
     assert (changed.before.outcome, changed.after.outcome) == (Outcome.PASSED, Outcome.FAILED)
-    store.scorings.use(run_id, 1)
+    store.scorings.make_current(run_id, 1)
     assert read_failures(store, run_id) == [True, True, False]
     add_scoring(store, run_id, "last", [(keys[2], (make_check(Outcome.FAILED),))])
     assert (list_current(store, run_id), read_failures(store, run_id)) == ([3], [True, True, True])
@@ -206,9 +210,9 @@ def test_a_new_scoring_builds_on_the_chosen_one_and_becomes_current(store: Store
 def test_a_rescoring_that_fails_leaves_the_chosen_scoring_current(store: Store) -> None:
     run_id, keys = start_run(store, 1, (make_check(),))
     add_scoring(store, run_id, "worse", [(keys[0], (make_check(Outcome.FAILED),))])
-    store.scorings.use(run_id, 0)
-    with store.scorings.begin(run_id, "broken") as scoring:
-        scoring.add_failed([(keys[0], (make_check(Outcome.UNSCORED),))])
+    store.scorings.make_current(run_id, 0)
+    with store.scorings.begin_rescoring(run_id, "broken") as scoring:
+        scoring.add_without_verdict([(keys[0], (make_check(Outcome.UNSCORED),))])
     assert (list_current(store, run_id), read_failures(store, run_id)) == ([0], [False])
     (kept,) = store.results.iterate_rescored(store.runs.read(run_id), scoring.number)
     assert kept.before.outcome is kept.after.outcome is Outcome.PASSED

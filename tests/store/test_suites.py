@@ -18,16 +18,16 @@ def make_upload(content: bytes, digest: str = "a") -> Upload:
 def test_an_uploaded_suite_round_trips(store: Store) -> None:
     content = b'\xef\xbb\xbf{"id": "\xc3\xa9\\u0000"}\r\n\n'
     assert store.suites.upload("v2", {"cheap": make_upload(content), "full": make_upload(b"{}", "b")}) is True
-    assert store.suites.content("v2", "cheap") == content
+    assert store.suites.read_tier("v2", "cheap") == content
     assert store.suites.read_by_hash("sha256:" + "b" * 64) == b"{}"
     assert store.suites.read_by_hash("sha256:" + "c" * 64) is None
-    assert store.suites.hashes("v2") == {"cheap": "sha256:" + "a" * 64, "full": "sha256:" + "b" * 64}
-    assert store.suites.hashes("v3") == {}
+    assert store.suites.read_tier_hashes("v2") == {"cheap": "sha256:" + "a" * 64, "full": "sha256:" + "b" * 64}
+    assert store.suites.read_tier_hashes("v3") == {}
     assert [(each.version, each.tier, each.test_count) for each in store.suites.list()] == [
         ("v2", "cheap", 1), ("v2", "full", 1),
     ]  # fmt: skip
     with pytest.raises(NotFound, match='no suite "v2 cheep" was uploaded; did you mean "v2 cheap"'):
-        store.suites.content("v2", "cheep")
+        store.suites.read_tier("v2", "cheep")
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_a_version_never_changes(store: Store, other: dict[str, Upload]) -> None
     )  # the hash is the identity
     with pytest.raises(AlreadyExists, match="v2 already exists with other content, and versions never change"):
         store.suites.upload("v2", other)
-    assert store.suites.content("v2", "cheap") == b"it"
-    assert [each.action for each in store.changes.after(0)] == ["created"]
+    assert store.suites.read_tier("v2", "cheap") == b"it"
+    assert [each.action for each in store.changes.list_after(0)] == ["created"]
 
 
 def test_one_of_many_concurrent_uploads_of_a_version_wins(store: Store) -> None:
@@ -74,4 +74,4 @@ def test_damaged_content_is_reported(store: Store) -> None:
     with store._database.write_transaction() as connection:
         connection.execute(text("UPDATE suite_tiers SET content = :content"), {"content": b"no zlib"})
     with pytest.raises(StoreFailed, match="v2 cheap is damaged"):
-        store.suites.content("v2", "cheap")
+        store.suites.read_tier("v2", "cheap")

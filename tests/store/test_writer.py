@@ -38,7 +38,7 @@ def test_a_result_is_reported_promptly_and_only_after_it_is_stored(store: Store)
             seen.append(sum(1 for _ in store.results.iterate(run_id)))
             arrived.set()
 
-        async with store.results.writer(run_id, check_stored) as opened:
+        async with store.results.make_writer(run_id, check_stored) as opened:
             for each in results:
                 arrived.clear()
                 started, worked = loop.time(), time.process_time()
@@ -62,29 +62,29 @@ def test_commit_batches_are_bounded_and_lose_nothing(store: Store) -> None:
     groups: list[Reported] = []
 
     async def write() -> None:
-        async with store.results.writer(run_id, groups.append) as opened:
+        async with store.results.make_writer(run_id, groups.append) as opened:
             for number, each in enumerate(results):
                 await opened.put([each])
                 if number % 97 == 0:
                     await asyncio.sleep(0.002 if number < 1500 else 0)
 
     asyncio.run(write())
-    assert max(map(len, groups)) <= writer.MAX_GROUP
+    assert max(map(len, groups)) <= writer.MAX_RESULTS_PER_COMMIT
     reported = [each for group in groups for each in group]
     assert [each for _, each in reported] == results
     assert list(store.results.iterate(run_id)) == reported
 
 
 def test_put_waits_while_the_queue_is_full(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "MAX_QUEUED", 20)
-    monkeypatch.setattr(writer, "MAX_GROUP", 10)
+    monkeypatch.setattr(writer, "MAX_QUEUED_RESULTS", 20)
+    monkeypatch.setattr(writer, "MAX_RESULTS_PER_COMMIT", 10)
     run_id, results = make_results(store, 300)
     longest = 0
     reported: Reported = []
 
     async def write() -> None:
         nonlocal longest
-        async with store.results.writer(run_id, reported.extend) as opened:
+        async with store.results.make_writer(run_id, reported.extend) as opened:
 
             async def put(mine: list[Result]) -> None:
                 nonlocal longest
@@ -104,7 +104,7 @@ def test_queued_results_are_stored_on_cancellation_or_failure(store: Store) -> N
     reported: Reported = []
 
     async def write_and_cancel() -> None:
-        async with store.results.writer(run_id, reported.extend) as opened:
+        async with store.results.make_writer(run_id, reported.extend) as opened:
             for each in results[:4]:
                 await opened.put([each])
             await asyncio.Event().wait()
@@ -120,7 +120,7 @@ def test_queued_results_are_stored_on_cancellation_or_failure(store: Store) -> N
             await task
 
     async def write_and_fail() -> None:
-        async with store.results.writer(run_id, reported.extend) as opened:
+        async with store.results.make_writer(run_id, reported.extend) as opened:
             await opened.put([results[4]])
             raise KeyError("of the caller")
 
@@ -137,7 +137,7 @@ def test_a_database_error_is_raised_by_the_next_put_and_at_exit(store: Store, le
     reported: Reported = []
 
     async def write() -> None:
-        async with store.results.writer(run_id, reported.extend) as opened:
+        async with store.results.make_writer(run_id, reported.extend) as opened:
             await opened.put([make_result(make_key(make_case(99)))])
             while leave_by == "put":
                 await opened.put([results[0]])
@@ -150,12 +150,12 @@ def test_a_database_error_is_raised_by_the_next_put_and_at_exit(store: Store, le
 
 
 def test_waiting_puts_are_woken_by_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "MAX_QUEUED", 2)
+    monkeypatch.setattr(writer, "MAX_QUEUED_RESULTS", 2)
     run_id, results = make_results(store, 4)
     woken: list[str] = []
 
     async def write() -> None:
-        async with store.results.writer(run_id, lambda _: None) as opened:
+        async with store.results.make_writer(run_id, lambda _: None) as opened:
             await opened.put([make_result(make_key(make_case(99)))])
 
             async def put(each: Result) -> None:
@@ -178,7 +178,7 @@ def test_an_error_of_the_listener_is_not_swallowed(store: Store) -> None:
         raise ValueError("the display broke")
 
     async def write() -> None:
-        async with store.results.writer(run_id, fail_to_display) as opened:
+        async with store.results.make_writer(run_id, fail_to_display) as opened:
             await opened.put([results[0]])
 
     with pytest.raises(ValueError, match="the display broke"):
@@ -193,7 +193,7 @@ def test_two_writers_of_one_run_never_report_the_same_result(url: str) -> None:
     reported: list[Reported] = [[], []]
 
     async def write(store: Store, listen: Callable[[Reported], None], mine: list[Result]) -> None:
-        async with store.results.writer(run_id, listen) as opened:
+        async with store.results.make_writer(run_id, listen) as opened:
             for number, each in enumerate(mine):
                 await opened.put([each])
                 if number % 50 == 0:
@@ -226,10 +226,10 @@ def test_every_commit_is_flushed_to_disk(tmp_path: Path) -> None:
 def test_a_writer_that_lost_its_run_stores_nothing_more(store: Store) -> None:
     run_id, results = make_results(store, 6)
     reported: Reported = []
-    assert store.queue.claim(run_id, "first", seconds=-1)
+    assert store.queue.claim(run_id, "first", lease_s=-1)
 
     async def write() -> None:
-        async with store.results.writer(run_id, reported.extend, "first") as opened:
+        async with store.results.make_writer(run_id, reported.extend, "first") as opened:
             await opened.put(results[:2])
             while len(reported) < 2:  # noqa: ASYNC110 - the writer reports by callback
                 await asyncio.sleep(0.01)
@@ -249,7 +249,7 @@ def test_a_writer_stores_only_while_its_owner_holds_the_run(store: Store, owner:
         assert store.queue.claim(run_id, "somebody")
 
     async def write() -> None:
-        async with store.results.writer(run_id, lambda _: None, owner) as opened:
+        async with store.results.make_writer(run_id, lambda _: None, owner) as opened:
             await opened.put(results)
 
     with pytest.raises(AlreadyRunning, match="stores no more of its results"):

@@ -19,14 +19,14 @@ from msgspec import Struct
 from pramana.analyse.intervals import CONFIDENCE, Interval
 
 DRAWS, SEED = 4_000, 20_261_119
-WIDENING = 0.8
+POSTERIOR_TAIL_FACTOR = 0.8
 """The posterior leaves out this much less than an interval of the confidence would: 4 % instead of 5 %. Without it,
 coverage falls to 93 % where verdicts are few."""
 MIN_LABELS, MIN_OF_EACH_VERDICT = 50, 10
 """Labels that a corrected rate needs: in all, and among each of the judge's two verdicts."""
-MIN_OF_THE_RUN = 20
+MIN_OWN_LABELS = 20
 """Labels of the run itself that are needed beside labels from elsewhere."""
-MAX_WIDTH = 0.25
+MAX_INTERVAL_WIDTH = 0.25
 """A corrected rate whose interval is wider says too little to be shown."""
 
 
@@ -45,112 +45,126 @@ class LabelCounts(Struct, frozen=True):
     true_no: int = 0
 
     @property
-    def yes(self) -> int:
+    def judge_yes_count(self) -> int:
         """Labelled replies that the judge passed."""
         return self.true_yes + self.false_yes
 
     @property
-    def no(self) -> int:
+    def judge_no_count(self) -> int:
         """Labelled replies that the judge failed."""
         return self.true_no + self.false_no
 
     @property
     def total(self) -> int:
         """All labelled replies."""
-        return self.yes + self.no
+        return self.judge_yes_count + self.judge_no_count
 
 
-class Corrected(Struct, frozen=True):
+class CorrectedRate(Struct, frozen=True):
     """A rate as people would have given it, or the reason why it cannot be said."""
 
     value: float | None
     interval: Interval | None
-    refusal: str = ""
+    refusal_reason: str = ""
 
 
-class Agreement(Struct, frozen=True):
+class JudgeAgreement(Struct, frozen=True):
     """How well a judge agrees with people, over the whole run and not only over its labelled part."""
 
     accuracy: float
     accuracy_interval: Interval
     kappa: float
     kappa_interval: Interval
-    labels: int
+    label_count: int
 
 
-def correct_rate(labels: LabelCounts, passed: int, total: int, *, confidence: float = CONFIDENCE) -> Corrected:
+def correct_rate(
+    labels: LabelCounts, judge_passed: int, reply_count: int, *, confidence: float = CONFIDENCE
+) -> CorrectedRate:
     """Return the pass rate of a run by people's standards, from labels of a part of it.
 
-    `passed` of `total` replies were passed by the judge, the labelled ones included.
+    `judge_passed` of `reply_count` replies were passed by the judge, the labelled ones included.
 
     >>> corrected = correct_rate(LabelCounts(45, 5, 5, 45), 240, 300)
     >>> round(corrected.value, 2), corrected.interval.low < 0.74 < corrected.interval.high
     (0.74, True)
-    >>> correct_rate(LabelCounts(20, 1, 1, 5), 240, 300).refusal
+    >>> correct_rate(LabelCounts(20, 1, 1, 5), 240, 300).refusal_reason
     '27 replies are labelled; a corrected pass rate needs 50'
     """
     if labels.total < MIN_LABELS:
-        return Corrected(None, None, f"{labels.total} replies are labelled; a corrected pass rate needs {MIN_LABELS}")
-    for verdict, count in (("passed", labels.yes), ("failed", labels.no)):
+        return CorrectedRate(
+            None, None, f"{labels.total} replies are labelled; a corrected pass rate needs {MIN_LABELS}"
+        )
+    for verdict, count in (("passed", labels.judge_yes_count), ("failed", labels.judge_no_count)):
         if count < MIN_OF_EACH_VERDICT:
-            return Corrected(
+            return CorrectedRate(
                 None,
                 None,
                 f"{count} of the labelled replies were {verdict} by the judge; a corrected pass rate needs "
                 f"{MIN_OF_EACH_VERDICT}",
             )
-    share = passed / total
-    value = share * labels.true_yes / labels.yes + (1 - share) * labels.false_no / labels.no
+    share = judge_passed / reply_count
+    value = share * labels.true_yes / labels.judge_yes_count + (1 - share) * labels.false_no / labels.judge_no_count
 
     def draw(rng: Random) -> float:
-        said = _jeffreys(rng, passed, total - passed)
-        right = _jeffreys(rng, labels.true_yes, labels.false_yes)
-        wrong = _jeffreys(rng, labels.false_no, labels.true_no)
+        said = _draw_jeffreys_rate(rng, judge_passed, reply_count - judge_passed)
+        right = _draw_jeffreys_rate(rng, labels.true_yes, labels.false_yes)
+        wrong = _draw_jeffreys_rate(rng, labels.false_no, labels.true_no)
         return said * right + (1 - said) * wrong
 
-    return _refuse_wide(value, _posterior(draw, confidence))
+    return _refuse_wide_interval(value, _estimate_posterior_interval(draw, confidence))
 
 
-def correct_rate_from_elsewhere(
-    elsewhere: LabelCounts, own: LabelCounts, passed: int, total: int, *, confidence: float = CONFIDENCE
-) -> Corrected:
+def correct_rate_with_other_labels(
+    other_labels: LabelCounts,
+    own_labels: LabelCounts,
+    judge_passed: int,
+    reply_count: int,
+    *,
+    confidence: float = CONFIDENCE,
+) -> CorrectedRate:
     """Return the pass rate of a run by people's standards, from labels of other runs with the same judge.
 
-    A judge that errs otherwise on this run would go unnoticed, so some labels of the run itself (`own`) are required.
+    A judge that errs otherwise on this run would go unnoticed, so some labels of the run itself (`own_labels`) are
+    required.
     """
-    if own.total < MIN_OF_THE_RUN:
-        return Corrected(
+    if own_labels.total < MIN_OWN_LABELS:
+        return CorrectedRate(
             None,
             None,
-            f"{own.total} replies of this run are labelled; labels of other runs count only with at least "
-            f"{MIN_OF_THE_RUN} of this run, in case the judge errs differently here",
+            f"{own_labels.total} replies of this run are labelled; labels of other runs count only with at least "
+            f"{MIN_OWN_LABELS} of this run, in case the judge errs differently here",
         )
-    good, bad = elsewhere.true_yes + elsewhere.false_no, elsewhere.true_no + elsewhere.false_yes
-    if elsewhere.total < MIN_LABELS or min(good, bad) < MIN_OF_EACH_VERDICT:
-        return Corrected(
+    good, bad = other_labels.true_yes + other_labels.false_no, other_labels.true_no + other_labels.false_yes
+    if other_labels.total < MIN_LABELS or min(good, bad) < MIN_OF_EACH_VERDICT:
+        return CorrectedRate(
             None,
             None,
             f"the labels of other runs are {good} passes and {bad} failures; a corrected pass rate needs "
             f"{MIN_LABELS}, and {MIN_OF_EACH_VERDICT} of each",
         )
-    youden = elsewhere.true_yes / good + elsewhere.true_no / bad - 1
-    value = min(1.0, max(0.0, (passed / total + elsewhere.true_no / bad - 1) / youden)) if youden > 0 else None
+    youden = other_labels.true_yes / good + other_labels.true_no / bad - 1
+    value = (
+        min(1.0, max(0.0, (judge_passed / reply_count + other_labels.true_no / bad - 1) / youden))
+        if youden > 0
+        else None
+    )
     if value is None:
-        return Corrected(None, None, "the judge agrees with people no better than chance")
+        return CorrectedRate(None, None, "the judge agrees with people no better than chance")
 
     def draw(rng: Random) -> float:
-        hits = _jeffreys(rng, elsewhere.true_yes, elsewhere.false_no)
-        rejections = _jeffreys(rng, elsewhere.true_no, elsewhere.false_yes)
-        said = _jeffreys(rng, passed, total - passed)
+        hits = _draw_jeffreys_rate(rng, other_labels.true_yes, other_labels.false_no)
+        rejections = _draw_jeffreys_rate(rng, other_labels.true_no, other_labels.false_yes)
+        said = _draw_jeffreys_rate(rng, judge_passed, reply_count - judge_passed)
         better = hits + rejections - 1
         return min(1.0, max(0.0, (said + rejections - 1) / better)) if better > 0.05 else rng.random()
 
-    return _refuse_wide(value, _posterior(draw, confidence))
+    return _refuse_wide_interval(value, _estimate_posterior_interval(draw, confidence))
 
 
 def measure_agreement(
-    labels: LabelCounts, passed: int, total: int, *, confidence: float = CONFIDENCE
-) -> Agreement | None:
+    labels: LabelCounts, judge_passed: int, reply_count: int, *, confidence: float = CONFIDENCE
+) -> JudgeAgreement | None:
     """Return how well the judge agrees with people, weighed by how often it says YES in the whole run.
 
     The labels may have been drawn more often among one verdict: without the weights, the agreement would be that of the
@@ -159,7 +173,7 @@ def measure_agreement(
     >>> round(measure_agreement(LabelCounts(45, 5, 5, 45), 150, 300).kappa, 2)
     0.8
     """
-    if not labels.yes or not labels.no:
+    if not labels.judge_yes_count or not labels.judge_no_count:
         return None
 
     def kappa(passing: float, right: float, wrong: float) -> float:
@@ -170,26 +184,30 @@ def measure_agreement(
 
     def parts(rng: Random) -> tuple[float, float, float]:
         return (
-            _jeffreys(rng, passed, total - passed),
-            _jeffreys(rng, labels.true_yes, labels.false_yes),
-            _jeffreys(rng, labels.false_no, labels.true_no),
+            _draw_jeffreys_rate(rng, judge_passed, reply_count - judge_passed),
+            _draw_jeffreys_rate(rng, labels.true_yes, labels.false_yes),
+            _draw_jeffreys_rate(rng, labels.false_no, labels.true_no),
         )
 
     def draw_accuracy(rng: Random) -> float:
         said, right, wrong = parts(rng)
         return said * right + (1 - said) * (1 - wrong)
 
-    share, right, wrong = passed / total, labels.true_yes / labels.yes, labels.false_no / labels.no
-    return Agreement(
+    share, right, wrong = (
+        judge_passed / reply_count,
+        labels.true_yes / labels.judge_yes_count,
+        labels.false_no / labels.judge_no_count,
+    )
+    return JudgeAgreement(
         accuracy=share * right + (1 - share) * (1 - wrong),
-        accuracy_interval=_posterior(draw_accuracy, confidence),
+        accuracy_interval=_estimate_posterior_interval(draw_accuracy, confidence),
         kappa=kappa(share, right, wrong),
-        kappa_interval=_posterior(lambda rng: kappa(*parts(rng)), confidence),
-        labels=labels.total,
+        kappa_interval=_estimate_posterior_interval(lambda rng: kappa(*parts(rng)), confidence),
+        label_count=labels.total,
     )
 
 
-def krippendorff_alpha(units: Sequence[Sequence[str]]) -> float | None:
+def krippendorff_alpha(labels_by_reply: Sequence[Sequence[str]]) -> float | None:
     """Return Krippendorff's alpha of nominal labels: one sequence a reply, with a label of each rater who gave one.
 
     1 is perfect agreement, 0 what chance would do. None without two labels of one reply, or if all labels are equal.
@@ -197,7 +215,7 @@ def krippendorff_alpha(units: Sequence[Sequence[str]]) -> float | None:
     >>> krippendorff_alpha([["yes", "yes"], ["no", "no"], ["yes", "no"], ["no", "no"]])
     0.5333...
     """
-    paired = [unit for unit in units if len(unit) > 1]
+    paired = [unit for unit in labels_by_reply if len(unit) > 1]
     totals = Counter(label for unit in paired for label in unit)
     count = totals.total()
     expected = (count * count - sum(each * each for each in totals.values())) / (count - 1) if count else 0.0
@@ -209,31 +227,31 @@ def krippendorff_alpha(units: Sequence[Sequence[str]]) -> float | None:
     return 1 - observed / expected
 
 
-def labels_to_draw(passed: int, failed: int, wanted: int) -> tuple[int, int]:
+def count_labels_to_draw(passed: int, failed: int, label_count: int) -> tuple[int, int]:
     """Return how many replies to label among those passed and those failed: half of each, as far as there are.
 
-    >>> labels_to_draw(270, 30, 50), labels_to_draw(290, 10, 50), labels_to_draw(10, 5, 50)
+    >>> count_labels_to_draw(270, 30, 50), count_labels_to_draw(290, 10, 50), count_labels_to_draw(10, 5, 50)
     ((25, 25), (40, 10), (10, 5))
     """
-    among_failed = min(failed, wanted // 2)
-    among_passed = min(passed, wanted - among_failed)
-    return among_passed, min(failed, wanted - among_passed)
+    among_failed = min(failed, label_count // 2)
+    among_passed = min(passed, label_count - among_failed)
+    return among_passed, min(failed, label_count - among_passed)
 
 
-def _jeffreys(rng: Random, successes: int, failures: int) -> float:
+def _draw_jeffreys_rate(rng: Random, successes: int, failures: int) -> float:
     return rng.betavariate(successes + 0.5, failures + 0.5)
 
 
-def _posterior(draw: Callable[[Random], float], confidence: float) -> Interval:
+def _estimate_posterior_interval(draw_rate: Callable[[Random], float], confidence: float) -> Interval:
     rng = Random(SEED)
-    values = sorted(draw(rng) for _ in range(DRAWS))
-    tail = round(WIDENING * (1 - confidence) / 2 * DRAWS)
+    values = sorted(draw_rate(rng) for _ in range(DRAWS))
+    tail = round(POSTERIOR_TAIL_FACTOR * (1 - confidence) / 2 * DRAWS)
     return Interval(values[tail], values[-tail - 1])
 
 
-def _refuse_wide(value: float, interval: Interval) -> Corrected:
-    if (width := interval.high - interval.low) > MAX_WIDTH:
-        return Corrected(
+def _refuse_wide_interval(value: float, interval: Interval) -> CorrectedRate:
+    if (width := interval.high - interval.low) > MAX_INTERVAL_WIDTH:
+        return CorrectedRate(
             None, None, f"the corrected pass rate is uncertain by {100 * width:.0f} points; label more replies"
         )
-    return Corrected(value, interval)
+    return CorrectedRate(value, interval)

@@ -18,17 +18,17 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct, field
 
-from pramana.analyse.gate import BAD, GOOD, INCONCLUSIVE, Decision
+from pramana.analyse.gate import BAD, GOOD, INCONCLUSIVE, ExitDecision
 from pramana.analyse.intervals import Interval, median_interval, ratio_difference_interval, sign_flip_p_value
-from pramana.analyse.labels import TWO_RUNS, SideLabels
+from pramana.analyse.labels import TWO_RUN_LABELS, SideLabels
 from pramana.analyse.numbers import format_duration, format_error_rate, format_points, format_time_difference, pluralise
 from pramana.analyse.voice import (
-    CALL,
+    CALL_CHECK,
     MeasuredLine,
-    latency_observations,
-    measured_lines,
-    recognition_errors,
-    reference_errors,
+    list_latency_observations,
+    read_measured_lines,
+    read_recognition_errors,
+    read_reference_errors,
 )
 from pramana.errors import InvalidInput
 from pramana.model import Check
@@ -67,19 +67,19 @@ class CaseMeasurements(Struct):
     def add_call_check(self, checks: Iterable[Check]) -> None:
         """Add the measurements of a call's check; without such a check, add nothing."""
         for check in checks:
-            if check.name == CALL and check.evidence:
-                for place, line in enumerate(measured_lines(check.evidence)):
+            if check.name == CALL_CHECK and check.evidence:
+                for place, line in enumerate(read_measured_lines(check.evidence)):
                     self._add_line(place, line)
                 heard: tuple[tuple[Words, Any], ...] = (
-                    ("misheard words", recognition_errors(check.evidence)),
-                    ("word error rate", reference_errors(check.evidence)),
+                    ("misheard words", read_recognition_errors(check.evidence)),
+                    ("word error rate", read_reference_errors(check.evidence)),
                 )
                 for name, pooled in heard:
                     if pooled.words:
                         self.words.setdefault(name, []).append((pooled.errors, pooled.words))
 
     def _add_line(self, place: int, line: MeasuredLine) -> None:
-        for seconds, censored in latency_observations([line]):
+        for seconds, censored in list_latency_observations([line]):
             self._add_range(VOICE_TO_VOICE, place, (seconds, math.inf if censored else seconds))
         if line.yield_s is not None:
             self._add_range("time to give way", place, (line.yield_s, line.yield_s))
@@ -134,7 +134,7 @@ class Change(Struct, frozen=True):
     """How many words the rates are based on: base, new."""
     compared_noun: Literal["case", "answer"] = "case"
     """What `cases` counts: cases, or answers where each case has several variants."""
-    labels: SideLabels = TWO_RUNS
+    labels: SideLabels = TWO_RUN_LABELS
     """The names of the two sides in sentences."""
 
     @property
@@ -158,7 +158,7 @@ class Change(Struct, frozen=True):
         if not self.is_time:
             before, now = format_error_rate(self.base[0]), format_error_rate(self.new[0])
             fewer = "More" if low > 0 else "Fewer"
-            if self.labels.models:
+            if self.labels.model_labels:
                 rates = f"{before} {self.labels.base}, {now} {self.labels.new}"
                 return f"{fewer} words wrong {self.labels.new}: {self.what} {rates}; statistically significant."
             return f"{fewer} words wrong: {self.what} went from {before} to {now}; statistically significant."
@@ -168,7 +168,7 @@ class Change(Struct, frozen=True):
         # The median of the cases' differences, as tested: the median of all times may have moved the other way.
         by = _format_range((least, most), format_duration).replace("≥", "at least")
         way = "slower" if low > 0 else "faster"
-        way = f"{self.labels.models[1]} is {way}" if self.labels.models else way.capitalize()
+        way = f"{self.labels.model_labels[1]} is {way}" if self.labels.model_labels else way.capitalize()
         return f"{way}: {self.what} by {by} (median of {self._case_count}); statistically significant."
 
     @property
@@ -326,7 +326,7 @@ def parse_limit(text: str) -> Limit:
     return Limit(f"{number:g} {unit}", seconds=number / 1000 if unit == "ms" else number)
 
 
-def decide_slowdown(changes: Iterable[Change], limit: Limit) -> Decision:
+def decide_slowdown(changes: Iterable[Change], limit: Limit) -> ExitDecision:
     """Decide whether the new run is slower by more than the limit: proven (1), ruled out (0), or neither (4).
 
     A slowdown is ruled out only in the worst case, in which cases timed on the base side alone never end.
@@ -334,7 +334,7 @@ def decide_slowdown(changes: Iterable[Change], limit: Limit) -> Decision:
     timed = [each for each in changes if each.what in TIMES_WITH_LIMIT]
     decisions = [(_compare_with_limit(each, limit), each) for each in timed]
     if not decisions:
-        return Decision(
+        return ExitDecision(
             INCONCLUSIVE, f"Slower by more than {limit.text}? Not decided: no case was timed on both sides."
         )
     code = next(each for each in (BAD, INCONCLUSIVE, GOOD) if any(each == code for code, _ in decisions))
@@ -345,7 +345,7 @@ def decide_slowdown(changes: Iterable[Change], limit: Limit) -> Decision:
         GOOD: f"Not slower by more than {limit.text}: {names}.",
         INCONCLUSIVE: f"{names} slower by more than {limit.text}? Not decided: {_explain_undecided(which)}.",
     }
-    return Decision(code, sentences[code])
+    return ExitDecision(code, sentences[code])
 
 
 def _compare_with_limit(change: Change, limit: Limit) -> int:

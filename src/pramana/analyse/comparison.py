@@ -35,7 +35,7 @@ from pramana.analyse.intervals import (
     paired_difference_interval,
     sign_flip_p_value,
 )
-from pramana.analyse.labels import TWO_RUNS, SideLabels
+from pramana.analyse.labels import TWO_RUN_LABELS, SideLabels
 from pramana.analyse.numbers import format_point_difference, format_points, pluralise
 from pramana.model import Outcome
 
@@ -253,7 +253,7 @@ class Comparison(Struct, frozen=True):
     margin: float
     needed: int | None
     """If inconclusive, about how many cases would detect a change as large as the margin (power 80 %)."""
-    labels: SideLabels = TWO_RUNS
+    labels: SideLabels = TWO_RUN_LABELS
     """The names of the two sides in sentences."""
 
     @property
@@ -287,7 +287,7 @@ def compare(
     base_judges: Judges | None = None,
     new_judges: Judges | None = None,
     any_judge: bool = False,
-    labels: SideLabels = TWO_RUNS,
+    labels: SideLabels = TWO_RUN_LABELS,
 ) -> Comparison:
     """Compare two runs case by case: keys are case digests or test ids, each value holds one outcome per repeat.
 
@@ -493,7 +493,7 @@ class _ChangedCounts(NamedTuple):
 
 def _no_difference_sentence(pairs: _PairCount, labels: SideLabels) -> str:
     little = f"{_count_cases(pairs.cases)} {'proves' if pairs.cases == 1 else 'prove'} little"
-    between = f" between {labels.models[0]} and {labels.models[1]}" if labels.models else ""
+    between = f" between {labels.model_labels[0]} and {labels.model_labels[1]}" if labels.model_labels else ""
     return f"No difference seen{between}: {pairs.describe_all} ended {labels.unchanged_phrase}, but {little}."
 
 
@@ -508,7 +508,7 @@ def _conclude(
         return "Not enough evidence: no case has a verdict on both sides."
     if verdict == "no_change" and not is_proven:
         return _no_difference_sentence(pairs, labels)
-    if labels.models:
+    if labels.model_labels:
         return _two_models_sentence(pairs, verdict, changed, labels)
     if verdict == "no_change" and not changed.lost and not changed.gained:
         return f"No change: {pairs.describe_all} ended as before."
@@ -532,7 +532,7 @@ def _describe_flips(changed: _ChangedCounts) -> str:
 
 def _two_models_sentence(pairs: _PairCount, verdict: Verdict, changed: _ChangedCounts, labels: SideLabels) -> str:
     """Return the conclusion about two models of one run, the better one first."""
-    base, new = labels.models or ("", "")
+    base, new = labels.model_labels or ("", "")
     if verdict == "no_change" and not changed.lost and not changed.gained:
         return f"No difference between {base} and {new}: {pairs.describe_all} ended alike."
     both = [(changed.lost, labels.base), (changed.gained, labels.new)]

@@ -8,8 +8,8 @@ are exchangeable. The sum of these ratios over the candidate days is compared wi
 *Why it can be trusted.* If the days are exchangeable, whatever their distribution, each ratio is a martingale of mean 1
 of the ranks, and subtracting a tolerance can only lower it, path by path. So the probability that the sum reaches a
 threshold A within T days is at most T / A, however often one looks. No mean of the baseline is estimated, and no shape
-of a distribution is assumed. Days that resemble their neighbours are not exchangeable: `rank_correlation` measures how
-far the baseline is from that, and `can_alarm` refuses an alarm beyond a limit found by simulation.
+of a distribution is assumed. Days that resemble their neighbours are not exchangeable: `next_day_rank_correlation`
+measures how far the baseline is from that, and `can_alarm` refuses an alarm beyond a limit found by simulation.
 
 *The day is the unit.* Batches of one day share whatever that day does to an endpoint, so they are averaged, and more
 calls a day do not make more days.
@@ -22,78 +22,80 @@ from statistics import fmean, variance
 
 from msgspec import Struct
 
-SHIFTS = (2.0, 5.0, 20.0, 100.0)
+LEHMANN_EXPONENTS = (2.0, 5.0, 20.0, 100.0)
 """Exponents of Lehmann's alternative over which each ratio is averaged: from a small shift of a day to a large one."""
-MAX_CANDIDATES = 40
+MAX_CANDIDATE_DAYS = 40
 """How many days back a change may have begun. An older one was seen long ago, or will never be."""
 MIN_BASELINE_DAYS, BASELINE_DAYS = 14, 28
-MIN_ANSWERED = 0.8
+MIN_ANSWERED_SHARE = 0.8
 """The share of a day's planned prompts that must have an answer; with fewer, the day has no score."""
 MIN_TOLERANCE = 0.02
 MAX_RANK_CORRELATION = 0.5
 """Beyond this correlation of a baseline day with the next one, the days say too little about the model for an alarm."""
-MONTH = 30
+MONTH_DAYS = 30
 
 
-class Level(Struct, frozen=True):
+class AlertLevel(Struct, frozen=True):
     """How sure a finding has to be: at most `MONTH / threshold` of all months reach it though nothing changed."""
 
     name: str
     threshold: float
 
-    def false_share(self, days: int = MONTH) -> float:
+    def false_alarm_share(self, days: int = MONTH_DAYS) -> float:
         """Return the largest share of periods of that many days that reach this level by chance.
 
-        >>> NOTICE.false_share(), ALARM.false_share()
+        >>> NOTICE.false_alarm_share(), ALARM.false_alarm_share()
         (0.01, 0.0003)
         """
         return min(1.0, days / self.threshold)
 
 
-NOTICE = Level("notice", 100.0 * MONTH)
-ALARM = Level("alarm", 100_000.0)
+NOTICE = AlertLevel("notice", 100.0 * MONTH_DAYS)
+ALARM = AlertLevel("alarm", 100_000.0)
 
 
 class ChangeStatistic(Struct, frozen=True):
     """The statistic of one day: its `value`, and the ratio of each day on which a change could have begun."""
 
     value: float
-    ratios: Mapping[int, float]
+    likelihood_ratio_by_day: Mapping[int, float]
     """By the position of the day among the scores."""
 
     @property
-    def first_day(self) -> int | None:
+    def likeliest_first_day(self) -> int | None:
         """The likeliest position of the first changed day; None before any day after the baseline."""
-        return max(self.ratios, key=lambda day: self.ratios[day], default=None)
+        return max(self.likelihood_ratio_by_day, key=lambda day: self.likelihood_ratio_by_day[day], default=None)
 
-    def first_day_range(self, confidence: float = 0.95) -> tuple[int, int] | None:
+    def likeliest_first_days(self, confidence: float = 0.95) -> tuple[int, int] | None:
         """Return the earliest and latest of the likeliest first days that together make up this share of the sum."""
         reached, chosen = 0.0, []
-        for day in sorted(self.ratios, key=lambda day: self.ratios[day], reverse=True):
+        for day in sorted(
+            self.likelihood_ratio_by_day, key=lambda day: self.likelihood_ratio_by_day[day], reverse=True
+        ):
             chosen.append(day)
-            reached += self.ratios[day]
+            reached += self.likelihood_ratio_by_day[day]
             if reached >= confidence * self.value:
                 break
         return (min(chosen), max(chosen)) if chosen else None
 
 
-def measure_change(scores: Sequence[float], baseline_days: int, tolerance: float) -> ChangeStatistic:
+def measure_change_statistic(scores: Sequence[float], baseline_days: int, tolerance: float) -> ChangeStatistic:
     """Return the statistic of the last day of `scores`, of which the first `baseline_days` are the baseline.
 
     A higher score is what the watch looks for: a larger share of failures, more changed replies, a longer latency. Of
     equal scores the later day is ranked lower, which can only lower the statistic.
 
     >>> quiet = [0.10, 0.12, 0.08, 0.11, 0.09, 0.10, 0.13, 0.07, 0.11, 0.10, 0.12, 0.09, 0.08, 0.11]
-    >>> measure_change([*quiet, 0.10, 0.11], 14, 0.02).value < NOTICE.threshold
+    >>> measure_change_statistic([*quiet, 0.10, 0.11], 14, 0.02).value < NOTICE.threshold
     True
-    >>> changed = measure_change([*quiet, 0.11, 0.55, 0.60, 0.58, 0.57, 0.61], 14, 0.02)
-    >>> changed.value > NOTICE.threshold, changed.first_day
+    >>> changed = measure_change_statistic([*quiet, 0.11, 0.55, 0.60, 0.58, 0.57, 0.61], 14, 0.02)
+    >>> changed.value > NOTICE.threshold, changed.likeliest_first_day
     (True, 15)
     """
     count = len(scores)
     log_orders = math.lgamma(count + 1)
     ratios = {}
-    for first in range(max(baseline_days, count - MAX_CANDIDATES), count):
+    for first in range(max(baseline_days, count - MAX_CANDIDATE_DAYS), count):
         shifted = [(score - tolerance, -day) for day, score in enumerate(scores) if day >= first]
         ranked = sorted([*((score, -day) for day, score in enumerate(scores[:first])), *shifted])
         later_so_far, later = 0, []
@@ -106,7 +108,7 @@ def measure_change(scores: Sequence[float], baseline_days: int, tolerance: float
                 + (count - first) * math.log(shift)
                 - math.fsum(math.log(rank + (shift - 1) * among) for rank, among in enumerate(later, 1))
             )
-            for shift in SHIFTS
+            for shift in LEHMANN_EXPONENTS
         )
     return ChangeStatistic(math.fsum(ratios.values()), ratios)
 
@@ -114,60 +116,67 @@ def measure_change(scores: Sequence[float], baseline_days: int, tolerance: float
 # ── From the calls of a day to its score ──
 
 
-def score_day(results: Mapping[str, float], baseline: Mapping[str, float], lot: float = 0.0) -> float | None:
+def score_day(
+    mean_results: Mapping[str, float], baseline_means: Mapping[str, float], tie_break: float = 0.0
+) -> float | None:
     """Return the score of a day, or None if too few of its prompts were answered.
 
-    `results` has the mean result of each answered prompt, `baseline` that of each planned prompt over the baseline. An
-    unanswered prompt counts as at its baseline, so that a prompt which is always difficult cannot move the day by being
-    absent. `lot` is a number from -½ to ½, drawn once a day and stored: it decides between days with equal counts.
+    `mean_results` has the mean result of each answered prompt, `baseline_means` that of each planned prompt over the
+    baseline. An unanswered prompt counts as at its baseline, so that a prompt which is always difficult cannot move the
+    day by being absent. `tie_break` is a number from -½ to ½, drawn once a day and stored: it decides between days with
+    equal counts.
 
     >>> score_day({"a": 1.0, "b": 0.0}, {"a": 0.5, "b": 0.0})
     0.5
     >>> score_day({"a": 1.0}, {"a": 0.5, "b": 0.0}) is None
     True
     """
-    answered = [prompt for prompt in baseline if prompt in results]
-    if not baseline or len(answered) < MIN_ANSWERED * len(baseline):
+    answered = [prompt for prompt in baseline_means if prompt in mean_results]
+    if not baseline_means or len(answered) < MIN_ANSWERED_SHARE * len(baseline_means):
         return None
-    moved = math.fsum(results[prompt] - baseline[prompt] for prompt in answered) / len(baseline)
-    return fmean(baseline.values()) + moved + lot
+    moved = math.fsum(mean_results[prompt] - baseline_means[prompt] for prompt in answered) / len(baseline_means)
+    return fmean(baseline_means.values()) + moved + tie_break
 
 
 class BaselineSpread(Struct, frozen=True):
     """How much the days of a baseline differ from each other although nothing changed."""
 
-    day_sd: float
+    day_standard_deviation: float
     """Standard deviation of the days beyond what the number of calls explains."""
-    rank_correlation: float
+    next_day_rank_correlation: float
     """Of a day with the next one, between their ranks."""
 
     @property
     def tolerance(self) -> float:
         """The tolerance of an alarm: as large as the days differ by themselves, and at least two points."""
-        return max(MIN_TOLERANCE, self.day_sd)
+        return max(MIN_TOLERANCE, self.day_standard_deviation)
 
     @property
     def can_alarm(self) -> bool:
         """Whether the days are independent enough for an alarm."""
-        return self.rank_correlation <= MAX_RANK_CORRELATION
+        return self.next_day_rank_correlation <= MAX_RANK_CORRELATION
 
 
-def measure_spread(scores: Sequence[float], rates: Mapping[str, float], repeats: int) -> BaselineSpread:
+def measure_baseline_spread(
+    scores: Sequence[float], prompt_rates: Mapping[str, float], calls_per_day: int
+) -> BaselineSpread:
     """Return the spread of the baseline's days.
 
-    `rates` are the shares of each prompt over the baseline, `repeats` its calls a day: a day's mean over them varies by
-    itself, and that part is subtracted.
+    `prompt_rates` are the shares of each prompt over the baseline, `calls_per_day` its calls a day: a day's mean over
+    them varies by itself, and that part is subtracted.
     """
-    days, prompts = len(scores), len(rates)
-    by_calls = math.fsum(rate * (1 - rate) for rate in rates.values()) / prompts**2 / repeats * days / (days - 1)
-    return BaselineSpread(math.sqrt(max(0.0, variance(scores) - by_calls)), rank_correlation(scores))
+    days, prompts = len(scores), len(prompt_rates)
+    by_calls = (
+        math.fsum(rate * (1 - rate) for rate in prompt_rates.values()) / prompts**2 / calls_per_day * days / (days - 1)
+    )
+    return BaselineSpread(math.sqrt(max(0.0, variance(scores) - by_calls)), next_day_rank_correlation(scores))
 
 
-def rank_correlation(scores: Sequence[float]) -> float:
+def next_day_rank_correlation(scores: Sequence[float]) -> float:
     """Return the correlation between the ranks of each day and the next; 0 when all are equal.
 
-    >>> round(rank_correlation([1.0, 2.0, 3.0, 4.0, 5.0]), 2), round(rank_correlation([1.0, 5.0, 2.0, 4.0, 3.0]), 2)
-    (0.4, -0.7)
+    >>> [round(next_day_rank_correlation(each), 2) for each in ([1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 5.0, 2.0, 4.0, 3.0])]
+    [0.4, -0.7]
     """
     middle = (len(scores) - 1) / 2
     ordered = sorted(range(len(scores)), key=lambda day: scores[day])
@@ -181,20 +190,20 @@ def rank_correlation(scores: Sequence[float]) -> float:
 # ── Several contributors to one public watch ──
 
 MIN_CONTRIBUTORS = 5
-MAX_LYING_SHARE = 0.3
+MAX_IGNORED_SHARE = 0.3
 
 
-def combine_contributors(values: Sequence[float]) -> float:
+def combine_contributor_statistics(contributor_values: Sequence[float]) -> float:
     """Return one statistic from those of the contributors to a public watch, or 0 for fewer than five.
 
     Up to three in ten may report what they like: as many of the largest values are ignored, and the next one counts,
     divided by the number of contributors. It reaches a threshold only if some honest contributor's own statistic
     reaches it times that number, so the union bound keeps the false-alarm rate.
 
-    >>> combine_contributors([1e9, 1e9, 1e9, 3.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    >>> combine_contributor_statistics([1e9, 1e9, 1e9, 3.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0])
     0.3
     """
-    if len(values) < MIN_CONTRIBUTORS:
+    if len(contributor_values) < MIN_CONTRIBUTORS:
         return 0.0
-    ignored = math.floor(MAX_LYING_SHARE * len(values))
-    return sorted(values, reverse=True)[ignored] / len(values)
+    ignored = math.floor(MAX_IGNORED_SHARE * len(contributor_values))
+    return sorted(contributor_values, reverse=True)[ignored] / len(contributor_values)

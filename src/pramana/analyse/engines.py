@@ -10,62 +10,63 @@ from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct
 
-from pramana.analyse.labels import TWO_RUNS, SideLabels
-from pramana.analyse.voice import CALL
+from pramana.analyse.labels import TWO_RUN_LABELS, SideLabels
+from pramana.analyse.voice import CALL_CHECK
 from pramana.embedded.engines import EngineInfo, parse_engines
 from pramana.model import Check, Result
 
 EMBEDDED_PROVIDERS = frozenset({"local", "local-voice"})
 """Providers whose replies always come from an embedded engine."""
-ENGINE = "engine"
+ENGINE_EVIDENCE_KEY = "engine"
 """The key of the line in a check's evidence."""
 
 
-class EngineChange(Struct, frozen=True):
+class EngineDifference(Struct, frozen=True):
     """One embedded model whose engine differs between two runs."""
 
     model: str
-    base: tuple[EngineInfo, ...]
+    base_engines: tuple[EngineInfo, ...]
     """Several where a run was resumed on another machine; empty if not recorded."""
-    new: tuple[EngineInfo, ...]
-    labels: SideLabels = TWO_RUNS
+    new_engines: tuple[EngineInfo, ...]
+    side_labels: SideLabels = TWO_RUN_LABELS
 
     @property
     def is_known(self) -> bool:
         """Whether both sides recorded their engines completely, so that they are known to differ."""
-        return all(side and all(each.is_complete for each in side) for side in (self.base, self.new))
+        return all(side and all(each.is_complete for each in side) for side in (self.base_engines, self.new_engines))
 
     @property
     def sentence(self) -> str:
         """The difference and its consequence, in plain words."""
-        before, now = self._labels()
+        before, now = self._side_engine_labels()
         both = f"{self.model} previously ran on {before}, now on {now}."
-        if self.labels.models:
-            both = f"{self.model} ran on {before} {self.labels.base}, on {now} {self.labels.new}."
-        if self.base and self.new and self._differs("weights"):
-            before, now = self._labels(full=True)
-            if self.labels.models:
-                return f"Different weights: {self.model} was {before} {self.labels.base}, {now} {self.labels.new}."
+        if self.side_labels.model_labels:
+            both = f"{self.model} ran on {before} {self.side_labels.base}, on {now} {self.side_labels.new}."
+        if self.base_engines and self.new_engines and self._has_different("weights"):
+            before, now = self._side_engine_labels(full=True)
+            if self.side_labels.model_labels:
+                base, new = self.side_labels.base, self.side_labels.new
+                return f"Different weights: {self.model} was {before} {base}, {now} {new}."
             return f"Different weights: {self.model} was {before}, and is now {now}. It is not the same model."
         if not self.is_known:
             return f"Engines not known to be the same: {both} Results can differ although the model has not changed."
-        if self._differs("processor"):
+        if self._has_different("processor"):
             why = "Embedded models round differently on different processors"
-        elif self._differs("name") or self._differs("version"):
+        elif self._has_different("name") or self._has_different("version"):
             why = "A different engine or version may round differently"
         else:
             why = "A different number of threads changes timings, and may change the rounding"
         return f"Different engines: {both} {why}, so results can differ although the model has not changed."
 
-    def _differs(self, field: str) -> bool:
-        before, now = ({getattr(each, field) for each in side} for side in (self.base, self.new))
+    def _has_different(self, field: str) -> bool:
+        before, now = ({getattr(each, field) for each in side} for side in (self.base_engines, self.new_engines))
         return before != now
 
-    def _labels(self, *, full: bool = False) -> tuple[str, str]:
-        before, now = ([each.short_label for each in side] for side in (self.base, self.new))
+    def _side_engine_labels(self, *, full: bool = False) -> tuple[str, str]:
+        before, now = ([each.short_label for each in side] for side in (self.base_engines, self.new_engines))
         if full or {*before} == {*now}:  # the difference is not part of a short label
-            before, now = ([each.full_label for each in side] for side in (self.base, self.new))
-        return _join_labels(before), _join_labels(now)
+            before, now = ([each.full_label for each in side] for side in (self.base_engines, self.new_engines))
+        return _join_engine_labels(before), _join_engine_labels(now)
 
 
 def recorded_engine_lines(fingerprint: str | None, checks: Iterable[Check]) -> Iterator[str]:
@@ -73,7 +74,11 @@ def recorded_engine_lines(fingerprint: str | None, checks: Iterable[Check]) -> I
     if fingerprint and parse_engines(fingerprint):
         yield fingerprint
     for check in checks:
-        if check.name == CALL and isinstance(line := check.evidence.get(ENGINE), str) and parse_engines(line):
+        if (
+            check.name == CALL_CHECK
+            and isinstance(line := check.evidence.get(ENGINE_EVIDENCE_KEY), str)
+            and parse_engines(line)
+        ):
             yield line
 
 
@@ -82,19 +87,19 @@ def engine_lines_of_result(result: Result) -> Iterator[str]:
     return recorded_engine_lines(result.reply.fingerprint if result.reply else None, result.checks)
 
 
-def distinct_engines(lines: Iterable[str]) -> tuple[EngineInfo, ...]:
+def parse_distinct_engines(engine_lines: Iterable[str]) -> tuple[EngineInfo, ...]:
     """Return the distinct engines that the lines name, in order.
 
     >>> lines = ["fp_1", "xllamacpp 1.0; SmolLM2 sha256:b179c952…; AVX2; 1 thread"]
-    >>> [each.short_label for each in distinct_engines(lines * 2)]
+    >>> [each.short_label for each in parse_distinct_engines(lines * 2)]
     ['xllamacpp 1.0 (AVX2, 1 thread)']
     """
-    return tuple(sorted({info for line in set(lines) for info in parse_engines(line)}))
+    return tuple(sorted({info for line in set(engine_lines) for info in parse_engines(line)}))
 
 
-def find_engine_changes(
+def find_engine_differences(
     base: Collection[EngineInfo], new: Collection[EngineInfo], *, both_embedded: bool = False
-) -> tuple[EngineChange, ...]:
+) -> tuple[EngineDifference, ...]:
     """Return the differences between the engines of two runs.
 
     A model that only one side used is not a difference, unless both are runs of an embedded model (`both_embedded`)
@@ -107,7 +112,7 @@ def find_engine_changes(
         model = names.pop() if len(names) == 1 else family
         unrecorded = both_embedded and not (base and new)
         if before != now and ((before and now) or unrecorded):
-            found.append(EngineChange(model, before, now))
+            found.append(EngineDifference(model, before, now))
     return tuple(found)
 
 
@@ -116,5 +121,5 @@ def _base_model_name(info: EngineInfo) -> str:
     return info.model.partition(" ")[0]
 
 
-def _join_labels(labels: list[str]) -> str:
-    return " and ".join(dict.fromkeys(labels)) or "an engine that was not recorded"
+def _join_engine_labels(engine_labels: list[str]) -> str:
+    return " and ".join(dict.fromkeys(engine_labels)) or "an engine that was not recorded"

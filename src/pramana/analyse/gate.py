@@ -25,92 +25,98 @@ from pramana.analyse.summary import NamedCases, Rate, Summary
 from pramana.model import Outcome
 
 GOOD, BAD, UNFINISHED, INCONCLUSIVE = 0, 1, 3, 4
-_WORST_FIRST = (BAD, INCONCLUSIVE, GOOD)
-MAX_NAMED = 10
+_EXIT_CODES_WORST_FIRST = (BAD, INCONCLUSIVE, GOOD)
+MAX_NAMED_IN_SENTENCE = 10
 """The most cases or models that a sentence names; further ones are counted."""
 
 
-class Decision(Struct, frozen=True):
+class ExitDecision(Struct, frozen=True):
     """An exit code, and the sentence that explains it."""
 
-    code: int
+    exit_code: int
     sentence: str
 
 
-def decide_exit(summary: Summary, fail_under: float | None, missing: Mapping[str, int]) -> Decision:
-    """Decide the exit code. `missing` maps every model of the plan to the number of its missing results.
+def decide_exit(summary: Summary, minimum: float | None, missing_counts: Mapping[str, int]) -> ExitDecision:
+    """Decide the exit code. `missing_counts` maps every model of the plan to the number of its missing results.
 
-    >>> from pramana.analyse.summary import Tally
-    >>> decide_exit(Tally().summary(), None, {"gpt-5": 0}).code
+    >>> from pramana.analyse.summary import ResultTally
+    >>> decide_exit(ResultTally().summary(), None, {"gpt-5": 0}).exit_code
     0
     """
-    if fail_under is None:
-        return _decide_without_minimum(summary, sum(missing.values()))
-    by_model, several = summary.by["model"], len(missing) > 1
+    if minimum is None:
+        return _decide_without_minimum(summary, sum(missing_counts.values()))
+    by_model, several = summary.by["model"], len(missing_counts) > 1
     decisions = [
-        _decide_model(
+        _decide_model_exit(
             by_model.get(model, Rate()),
-            fail_under,
+            minimum,
             left,
             summary.undecided.get(model, {}),
             f" of {model}" if several else "",
         )
-        for model, left in missing.items()
+        for model, left in missing_counts.items()
     ]
-    code = min((each.code for each in decisions), key=_WORST_FIRST.index, default=INCONCLUSIVE)
-    deciding = [each.sentence for each in decisions if each.code == code] or ["no case was run"]
-    more = f"; likewise for {len(deciding) - MAX_NAMED:,} more models" if len(deciding) > MAX_NAMED else ""
-    return Decision(code, f"{_format_minimum(fail_under)} must pass: {'; '.join(deciding[:MAX_NAMED])}{more}.")
+    code = min((each.exit_code for each in decisions), key=_EXIT_CODES_WORST_FIRST.index, default=INCONCLUSIVE)
+    deciding = [each.sentence for each in decisions if each.exit_code == code] or ["no case was run"]
+    more = (
+        f"; likewise for {len(deciding) - MAX_NAMED_IN_SENTENCE:,} more models"
+        if len(deciding) > MAX_NAMED_IN_SENTENCE
+        else ""
+    )
+    return ExitDecision(
+        code, f"{_format_minimum(minimum)} must pass: {'; '.join(deciding[:MAX_NAMED_IN_SENTENCE])}{more}."
+    )
 
 
-class Requirement(Struct, frozen=True):
+class MinimumCheck(Struct, frozen=True):
     """Whether a pass rate meets a required minimum, and the sentence that explains it."""
 
-    met: bool
+    is_met: bool
     sentence: str
 
 
-def check_pass_rate(rate: Rate, expected: int, minimum: float, confidence: float | None = None) -> Requirement:
-    """Decide whether a pass rate is at least the minimum; those of `expected` without a verdict count as failed.
+def check_pass_rate(rate: Rate, expected_count: int, minimum: float, confidence: float | None = None) -> MinimumCheck:
+    """Decide whether a pass rate is at least the minimum; those of `expected_count` without a verdict count as failed.
 
     With a confidence, the exact lower bound of the pass rate decides, with cases as the units.
 
-    >>> check_pass_rate(Rate(passed=19, failed=1), 20, 0.9).met
+    >>> check_pass_rate(Rate(passed=19, failed=1), 20, 0.9).is_met
     True
     >>> check_pass_rate(Rate(passed=19, failed=1), 20, 0.9, 0.95).sentence
     '19 of 20 passed (95 %): at 95 % confidence the pass rate is at least 78.3 %, and 90 % is required'
     """
-    total = max(expected, rate.total)
+    total = max(expected_count, rate.total)
     if not total:
-        return Requirement(met=False, sentence="no case was run")
+        return MinimumCheck(is_met=False, sentence="no case was run")
     share, without = rate.passed / total, total - rate.scored_count
     said = f"{rate.passed:,} of {total:,} passed ({_format_observed_rate(share, minimum)})"
     said += f", with {without:,} without a verdict counted as failed" if without else ""
     if confidence is None:
-        return Requirement(share >= minimum, f"{said}, and {_format_minimum(minimum)} is required")
+        return MinimumCheck(share >= minimum, f"{said}, and {_format_minimum(minimum)} is required")
     lowest = exact_lower_bound(int(rate.passed / rate.per_case), max(1, total // rate.per_case), confidence)
     shown = math.floor(lowest * 1000) / 1000  # round down: a lower bound must not be overstated
     bound = f"at {_format_minimum(confidence)} confidence the pass rate is at least {_format_minimum(shown)}"
-    return Requirement(lowest >= minimum, f"{said}: {bound}, and {_format_minimum(minimum)} is required")
+    return MinimumCheck(lowest >= minimum, f"{said}: {bound}, and {_format_minimum(minimum)} is required")
 
 
-def _decide_without_minimum(summary: Summary, missing: int) -> Decision:
+def _decide_without_minimum(summary: Summary, missing_count: int) -> ExitDecision:
     rate = summary.overall
-    if missing:
-        return Decision(UNFINISHED, f"The run did not finish: {pluralise(missing, 'result')} left.")
+    if missing_count:
+        return ExitDecision(UNFINISHED, f"The run did not finish: {pluralise(missing_count, 'result')} left.")
     if rate.errored:
-        return Decision(UNFINISHED, f"{pluralise(rate.errored, 'result')} errored: {_describe_errors(summary)}.")
+        return ExitDecision(UNFINISHED, f"{pluralise(rate.errored, 'result')} errored: {_describe_errors(summary)}.")
     if rate.total == rate.skipped:
-        return Decision(GOOD, _explain_no_verdicts(summary))
+        return ExitDecision(GOOD, _explain_no_verdicts(summary))
     if not rate.scored_count:
-        return Decision(GOOD, no_verdicts_sentence(rate))
-    return Decision(GOOD, f"{pluralise(rate.total, 'result')}, no errors.")
+        return ExitDecision(GOOD, make_no_verdicts_sentence(rate))
+    return ExitDecision(GOOD, f"{pluralise(rate.total, 'result')}, no errors.")
 
 
-def no_verdicts_sentence(rate: Rate) -> str:
+def make_no_verdicts_sentence(rate: Rate) -> str:
     """Return a sentence if no result has a verdict; empty if one has, or if there are no results.
 
-    >>> no_verdicts_sentence(Rate(unscored=2, skipped=1)), no_verdicts_sentence(Rate(passed=1))
+    >>> make_no_verdicts_sentence(Rate(unscored=2, skipped=1)), make_no_verdicts_sentence(Rate(passed=1))
     ('No verdicts: 0 of 3 results passed or failed (2 unscored, 1 skipped).', '')
     """
     if rate.scored_count or not rate.total:
@@ -136,29 +142,31 @@ def _explain_no_verdicts(summary: Summary) -> str:
     return f"No case was run: {those} skipped.{advice}"
 
 
-def _decide_model(
-    rate: Rate, minimum: float, missing: int, undecided: Mapping[Outcome, NamedCases], model: str
-) -> Decision:
+def _decide_model_exit(
+    rate: Rate, minimum: float, missing_count: int, undecided: Mapping[Outcome, NamedCases], model: str
+) -> ExitDecision:
     """Decide for one model; the sentence lacks its beginning and its full stop."""
-    total, without = rate.total + missing, rate.undecided_count + missing
+    total, without = rate.total + missing_count, rate.undecided_count + missing_count
     if not total:
-        return Decision(INCONCLUSIVE, f"no case was run{model}")
+        return ExitDecision(INCONCLUSIVE, f"no case was run{model}")
     worst, best = rate.passed / total, (rate.passed + without) / total
     if worst >= minimum:
         note = f", even with {without:,} without a verdict counted as failed" if without else ""
-        return Decision(
+        return ExitDecision(
             GOOD, f"{_format_observed_rate(worst, minimum)} of {pluralise(total, 'result')}{model} did{note}"
         )
     if best < minimum:
         note = f", even with {without:,} without a verdict counted as passed" if without else ""
-        return Decision(BAD, f"{_format_observed_rate(best, minimum)} of {pluralise(total, 'result')}{model} did{note}")
+        return ExitDecision(
+            BAD, f"{_format_observed_rate(best, minimum)} of {pluralise(total, 'result')}{model} did{note}"
+        )
     parts = [
         f"{getattr(rate, outcome.value):,} {outcome.value} ({_list_cases(undecided[outcome])})"
         for outcome in (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED)
         if outcome in undecided
     ]
-    parts += [f"{missing:,} not run yet"] if missing else []
-    return Decision(
+    parts += [f"{missing_count:,} not run yet"] if missing_count else []
+    return ExitDecision(
         INCONCLUSIVE,
         f"between {_format_observed_rate(worst, minimum)} and {_format_observed_rate(best, minimum)}{model} did, "
         f"because {pluralise(without, 'result')} "
@@ -173,8 +181,8 @@ def _describe_errors(summary: Summary) -> str:
 
 
 def _list_cases(cases: NamedCases) -> str:
-    more = " and more" if cases.more or len(cases.cases) > MAX_NAMED else ""
-    return ", ".join(shorten_name(case) for case in cases.cases[:MAX_NAMED]) + more
+    more = " and more" if cases.more or len(cases.cases) > MAX_NAMED_IN_SENTENCE else ""
+    return ", ".join(shorten_name(case) for case in cases.cases[:MAX_NAMED_IN_SENTENCE]) + more
 
 
 def _format_minimum(share: float) -> str:

@@ -13,28 +13,30 @@ from pramana.model import Assertion, Case, Check
 JUDGE, RUBRIC = "llm_judge", "rubric"
 
 
-class Judgement(NamedTuple):
+class JudgedCheck(NamedTuple):
     """A check with the judge's question and responses."""
 
     check: Check
-    question: str | None
+    judge_question: str | None
     """None where no judge is used, or where a scorer sends its own question."""
-    answers: Sequence[str]
+    judge_responses: Sequence[str]
     """More than one where the request to the judge was repeated."""
 
     @property
-    def unquoted_answers(self) -> list[str]:
+    def unquoted_responses(self) -> list[str]:
         """The responses that the reason does not quote in full."""
         reason = " ".join(self.check.reason.split()).removesuffix('"')
-        return [each for each in self.answers if not each.strip() or not reason.endswith(" ".join(each.split()))]
+        return [
+            each for each in self.judge_responses if not each.strip() or not reason.endswith(" ".join(each.split()))
+        ]
 
 
-def list_judgements(case: Case, checks: Iterable[Check]) -> list[Judgement]:
+def list_judgements(case: Case, checks: Iterable[Check]) -> list[JudgedCheck]:
     """Return each check of a result with the judge's question and responses.
 
     >>> case = Case("a", "test_case", (), None, Assertion(JUDGE, judge_prompt="Is it polite?"))
     >>> check = Check(JUDGE, "1", "failed", "gpt-5 says NO: NO", evidence={"answers": ["NO"]})
-    >>> list_judgements(case, [check])[0].question, list_judgements(case, [check])[0].unquoted_answers
+    >>> list_judgements(case, [check])[0].judge_question, list_judgements(case, [check])[0].unquoted_responses
     ('Is it polite?', [])
     """
     found, passed = [], Counter[object]()
@@ -47,15 +49,15 @@ def list_judgements(case: Case, checks: Iterable[Check]) -> list[Judgement]:
             passed[line, check.name] += 1
         given = check.evidence.get("answers")
         answers = [each for each in given if isinstance(each, str)] if isinstance(given, list | tuple) else []
-        found.append(Judgement(check, question, answers))
+        found.append(JudgedCheck(check, question, answers))
     return found
 
 
-def _judge_questions(case: Case, name: str, line: object) -> list[str]:
+def _judge_questions(case: Case, check_name: str, line_index: object) -> list[str]:
     """Return the judge's questions for checks of one name, on one line of the script or on the whole reply."""
     stated: list[Assertion | None] = [case.assertion]
-    if isinstance(line, int):
-        stated = [each.assertion for each in case.script[line].expected] if line < len(case.script) else []
-    if name == RUBRIC:
+    if isinstance(line_index, int):
+        stated = [each.assertion for each in case.script[line_index].expected] if line_index < len(case.script) else []
+    if check_name == RUBRIC:
         return [case.expected_outcome or "" for each in stated if each is None]
     return [each.judge_prompt or "" for each in stated if each and each.type == JUDGE]

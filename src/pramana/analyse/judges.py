@@ -17,23 +17,23 @@ from pramana.analyse.numbers import shorten_name
 from pramana.errors import PramanaError
 from pramana.model import Check
 
-NEVER_JUDGES = ("local", "local-voice")
+NON_JUDGE_PROVIDERS = ("local", "local-voice")
 """Embedded models are there to be tested and fail visibly; their verdicts would be no evidence."""
-MAX_KINDS = 1_000
+MAX_JUDGE_KEYS = 1_000
 """Sources counted separately; the rest are counted together. Only a check with a version per reply has so many."""
-MAX_NAMED = 5
-_OTHER_CHECKS = ("other checks", "", "", "")
+MAX_NAMED_JUDGES = 5
+_OTHER_CHECKS_KEY = ("other checks", "", "", "")
 
 _JudgeKey = tuple[str, str, str, str]
 """Name and version of a check, its judge as typed, and the model that the judge's provider reported."""
-_ModelJudge = tuple[str, VerdictSource]
+_ModelAndSource = tuple[str, VerdictSource]
 """A model and the source of a verdict on it."""
 
 
-class Verdicts(Struct, frozen=True):
+class VerdictCount(Struct, frozen=True):
     """The number of verdicts from one source."""
 
-    judged: VerdictSource
+    source: VerdictSource
     count: int
 
 
@@ -49,10 +49,10 @@ def find_verdict_source(check: Check, name_judge: Callable[[str], str] = identit
     >>> str(find_verdict_source(Check("llm_judge", "1", Outcome.PASSED, "", evidence={"judge": "gpt-5"})))
     'gpt-5'
     """
-    return _make_verdict_source(_judge_key(check), name_judge)
+    return _make_verdict_source(_make_judge_key(check), name_judge)
 
 
-def _judge_key(check: Check) -> _JudgeKey:
+def _make_judge_key(check: Check) -> _JudgeKey:
     get = check.evidence.get
     judge, served = get("judge"), get("served_model")
     return check.name, check.version, judge if judge.__class__ is str else "", served if served.__class__ is str else ""
@@ -73,26 +73,26 @@ class JudgeTally:
     def add(self, model: str, check: Check) -> None:
         """Count a check if it is a verdict."""
         if check.outcome in SCORED:
-            found = (model, _judge_key(check))
+            found = (model, _make_judge_key(check))
             known = self._counts_by_key.get(found)
-            if known is None and len(self._counts_by_key) >= MAX_KINDS:
-                found = (model, _OTHER_CHECKS)
+            if known is None and len(self._counts_by_key) >= MAX_JUDGE_KEYS:
+                found = (model, _OTHER_CHECKS_KEY)
                 known = self._counts_by_key.get(found)
             self._counts_by_key[found] = (known or 0) + 1
 
-    def _count_by_judge(self) -> Counter[_ModelJudge]:
-        counts: Counter[_ModelJudge] = Counter()
+    def _count_by_judge(self) -> Counter[_ModelAndSource]:
+        counts: Counter[_ModelAndSource] = Counter()
         for (model, stated), count in self._counts_by_key.items():
             counts[model, _make_verdict_source(stated, self._name_judge)] += count
         return counts
 
-    def verdicts(self) -> tuple[Verdicts, ...]:
+    def count_verdicts(self) -> tuple[VerdictCount, ...]:
         """Return how many verdicts each judge gave, by check, then most first."""
         counts: Counter[VerdictSource] = Counter()
         for (_, judged), count in self._count_by_judge().items():
             counts[judged] += count
         return tuple(
-            Verdicts(judged, count)
+            VerdictCount(judged, count)
             for judged, count in sorted(counts.items(), key=lambda each: (each[0].check, -each[1], each[0]))
         )
 
@@ -108,7 +108,9 @@ class JudgeTally:
         """
         counts = self._count_by_judge()
         return tuple(
-            self._mixed_judge_sentence(kinds, counts) for kinds in _group_by_check(counts) if self._are_several(kinds)
+            self._mixed_judge_sentence(kinds, counts)
+            for kinds in _group_by_check(counts)
+            if self._have_several_judges(kinds)
         )
 
     def judge_sentence(self) -> str:
@@ -122,73 +124,75 @@ class JudgeTally:
         """
         counts = self._count_by_judge()
         asked = [kinds for kinds in _group_by_check(counts) if any(each.by for _, each in kinds)]
-        alike = [kinds for kinds in asked if not self._are_several(kinds)]
+        alike = [kinds for kinds in asked if not self._have_several_judges(kinds)]
         alone = len({model for model, _ in counts}) == 1
-        names = {kinds[0][1].check: self._describe_same_judge(kinds, alone=alone) for kinds in alike}
+        names = {kinds[0][1].check: self._describe_same_judge(kinds, is_only_model=alone) for kinds in alike}
         if len(alike) == len(asked) and len(set(names.values())) == 1:
             return f"Judged by {next(iter(names.values()))}."
         return f"Judged by {', '.join(f'{name} ({check})' for check, name in names.items())}." if names else ""
 
-    def _describe_same_judge(self, kinds: Iterable[_ModelJudge], *, alone: bool) -> str:
-        """Name the judge of verdicts with one source; `alone` means that the run has only one model."""
-        judged = [kind for kind in kinds if kind[1].by]
+    def _describe_same_judge(self, judgings: Iterable[_ModelAndSource], *, is_only_model: bool) -> str:
+        """Name the judge of verdicts with one source; `is_only_model` means that the run has only one model."""
+        judged = [kind for kind in judgings if kind[1].by]
         several = len({model for model, _ in judged}) > 1
-        if (several or alone) and all(self._judges_itself(*kind) for kind in judged):
+        if (several or is_only_model) and all(self._judges_itself(*kind) for kind in judged):
             return "each model itself" if several else "its own model"
         return shorten_name(judged[0][1].by)
 
-    def _are_several(self, kinds: Iterable[_ModelJudge]) -> bool:
-        named = {(each.version, each.by) for _, each in kinds}
-        own = {(each.version, "" if self._judges_itself(model, each) else each.by) for model, each in kinds}
-        return (len(named) > 1 and len(own) > 1) or any(_count_served_models(kinds, *each) > 1 for each in named)
+    def _have_several_judges(self, judgings: Iterable[_ModelAndSource]) -> bool:
+        named = {(each.version, each.by) for _, each in judgings}
+        own = {(each.version, "" if self._judges_itself(model, each) else each.by) for model, each in judgings}
+        return (len(named) > 1 and len(own) > 1) or any(_count_served_models(judgings, *each) > 1 for each in named)
 
-    def _judges_itself(self, model: str, judged: VerdictSource) -> bool:
-        return bool(judged.by) and judged.by == self._name_judge(model)
+    def _judges_itself(self, model: str, source: VerdictSource) -> bool:
+        return bool(source.by) and source.by == self._name_judge(model)
 
-    def _mixed_judge_sentence(self, kinds: list[_ModelJudge], tallies: Mapping[_ModelJudge, int]) -> str:
-        several = len({model for model, _ in tallies}) > 1
+    def _mixed_judge_sentence(
+        self, judgings: list[_ModelAndSource], counts_by_judging: Mapping[_ModelAndSource, int]
+    ) -> str:
+        several = len({model for model, _ in counts_by_judging}) > 1
         counts: dict[tuple[str, str, str], int] = {}
-        for model, each in kinds:
+        for model, each in judgings:
             by = "each model itself" if several and self._judges_itself(model, each) else each.by
-            served = each.served if by == each.by and _count_served_models(kinds, each.version, by) > 1 else ""
+            served = each.served if by == each.by and _count_served_models(judgings, each.version, by) > 1 else ""
             name = (each.version, by, served)
-            counts[name] = counts.get(name, 0) + tallies[model, each]
-        check, total = kinds[0][1].check, sum(counts.values())
+            counts[name] = counts.get(name, 0) + counts_by_judging[model, each]
+        check, total = judgings[0][1].check, sum(counts.values())
         versions = len({version for version, _, _ in counts}) > 1
         ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
         parts = [
-            f"{count:,}{'' if place else f' of {total:,} verdicts'} by {_describe_judge(*name, versions=versions)}"
-            for place, (name, count) in enumerate(ordered[:MAX_NAMED])
+            f"{count:,}{'' if place else f' of {total:,} verdicts'} by {_describe_judge(*name, show_version=versions)}"
+            for place, (name, count) in enumerate(ordered[:MAX_NAMED_JUDGES])
         ]
-        rest = sum(count for _, count in ordered[MAX_NAMED:])
+        rest = sum(count for _, count in ordered[MAX_NAMED_JUDGES:])
         return f"{check}: {', '.join(parts)}{f', {rest:,} by other judges' if rest else ''}"
 
 
-def _group_by_check(counts: Iterable[_ModelJudge]) -> list[list[_ModelJudge]]:
+def _group_by_check(counts: Iterable[_ModelAndSource]) -> list[list[_ModelAndSource]]:
     """Group the sources of verdicts by check."""
     ordered = sorted(counts)
     checks = dict.fromkeys(judged.check for _, judged in ordered)
     return [[kind for kind in ordered if kind[1].check == check] for check in checks]
 
 
-def _count_served_models(kinds: Iterable[_ModelJudge], version: str, by: str) -> int:
+def _count_served_models(judgings: Iterable[_ModelAndSource], version: str, judge: str) -> int:
     """Count the models that the provider reported for one judge."""
-    return len({each.served for _, each in kinds if each.served and (each.version, each.by) == (version, by)})
+    return len({each.served for _, each in judgings if each.served and (each.version, each.by) == (version, judge)})
 
 
-def _describe_judge(version: str, by: str, served: str, *, versions: bool) -> str:
-    notes = [f"version {version}"] if by and versions else []
-    notes += [served] if served else []
-    shown = shorten_name(by or f"version {version}")
+def _describe_judge(version: str, judge: str, served_model: str, *, show_version: bool) -> str:
+    notes = [f"version {version}"] if judge and show_version else []
+    notes += [served_model] if served_model else []
+    shown = shorten_name(judge or f"version {version}")
     return f"{shown} ({', '.join(notes)})" if notes else shown
 
 
 @cache
-def judge_name(typed: str) -> str:
+def canonical_judge_name(typed: str) -> str:
     """Return the canonical name of a judge, however it was typed.
 
-    >>> judge_name("gpt-5"), judge_name("openai:gpt-5"), judge_name("a name of another machine")
-    ('openai:gpt-5', 'openai:gpt-5', 'a name of another machine')
+    >>> [canonical_judge_name(name) for name in ("gpt-5", "openai:gpt-5", "a name of another machine")]
+    ['openai:gpt-5', 'openai:gpt-5', 'a name of another machine']
     """
     from pramana.providers.names import resolve_target
 

@@ -62,13 +62,15 @@ def format_interval(interval: Sequence[float] | None) -> str:
     return f"{interval[0] * 100:.1f}–{interval[1] * 100:.1f} %" if interval else "–"
 
 
-def format_error_rate(errors: float | None) -> str:
+def format_error_rate(error_rate: float | None) -> str:
     """Format an error rate, which may exceed 100 %.
 
     >>> format_error_rate(23 / 12), format_error_rate(0.0714), format_error_rate(1.0)
     ('192 %', '7.1 %', '100 %')
     """
-    return format_percent(errors) if errors is None or errors <= 1 else f"{errors:.0%}".replace("%", " %")
+    return (
+        format_percent(error_rate) if error_rate is None or error_rate <= 1 else f"{error_rate:.0%}".replace("%", " %")
+    )
 
 
 def format_duration(seconds: float | None) -> str:

@@ -73,25 +73,28 @@ class Rate(Struct, frozen=True):
         }
 
 
-def make_rate(run: Run, outcomes: Mapping[Outcome, int], model_variants: int) -> Rate:
-    """Return the rate of these outcomes of a run; `model_variants` counts the model-variant pairs with a verdict."""
-    counts = {outcome.value: outcomes.get(outcome, 0) for outcome in Outcome}
-    return Rate(**counts, per_case=run.plan.repeats * max(1, model_variants))
+def make_rate(run: Run, outcome_counts: Mapping[Outcome, int], model_variant_count: int) -> Rate:
+    """Return the rate of these outcomes of a run.
+
+    `model_variant_count` counts the model-variant pairs with a verdict.
+    """
+    counts = {outcome.value: outcome_counts.get(outcome, 0) for outcome in Outcome}
+    return Rate(**counts, per_case=run.plan.repeats * max(1, model_variant_count))
 
 
-def model_rates(
+def make_model_rates(
     run: Run,
-    outcomes: Mapping[Outcome, int],
+    outcome_counts: Mapping[Outcome, int],
     by_model: Mapping[str, Mapping[Outcome, int]],
     model_variants: Iterable[tuple[str, str]],
 ) -> dict[str, Rate]:
     """Return the rate of each model of a run, in the order of its plan.
 
-    `outcomes` are those of all models, `by_model` those of each model if there are several, and `model_variants` are
-    the pairs of model and variant with a verdict.
+    `outcome_counts` are those of all models, `by_model` those of each model if there are several, and `model_variants`
+    are the pairs of model and variant with a verdict.
     """
     models = list(dict.fromkeys(target.typed for target in run.plan.targets))
     if len(models) == 1:
-        return {models[0]: make_rate(run, outcomes, len({*model_variants}))}
+        return {models[0]: make_rate(run, outcome_counts, len({*model_variants}))}
     variants = Counter(model for model, _ in model_variants)
     return {model: make_rate(run, by_model.get(model, {}), variants[model]) for model in models}

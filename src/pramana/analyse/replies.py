@@ -13,7 +13,7 @@ from pramana.analyse.comparison import SCORED
 from pramana.analyse.labels import SideLabels
 from pramana.model import Outcome
 
-MAX_LISTED = 100
+MAX_LISTED_CHANGES = 100
 """The most changed replies whose places are kept."""
 
 
@@ -23,7 +23,7 @@ class ComparableAnswer(NamedTuple):
     outcome: Outcome
     text_hash: int | None
     """Equal for equal texts, within this process only; None where the reply is unknown."""
-    place: int
+    result_number: int
     """Where to find the text: the number of a result, or its position in a file."""
 
 
@@ -31,16 +31,16 @@ class ChangedReply(NamedTuple):
     """A case and the places of its two replies, which have the same verdict and different texts."""
 
     case: str
-    base: int
-    new: int
+    base_result_number: int
+    new_result_number: int
 
 
 class ReplyChanges(Struct, frozen=True):
     """How many replies with the same verdict on both sides changed."""
 
-    compared: int = 0
-    changed: int = 0
-    first: tuple[ChangedReply, ...] = ()
+    compared_count: int = 0
+    changed_count: int = 0
+    first_changes: tuple[ChangedReply, ...] = ()
     """The first of them, in the order of the base."""
 
     def sentence(self, labels: SideLabels) -> str:
@@ -49,11 +49,13 @@ class ReplyChanges(Struct, frozen=True):
         >>> ReplyChanges(20, 12).sentence(SideLabels())
         '12 of 20 replies changed while the verdict stayed the same.'
         """
-        if not self.changed:
+        if not self.changed_count:
             return ""
-        counts = f"{self.changed:,} of {self.compared:,} {'reply' if self.compared == 1 else 'replies'}"
-        if labels.models:
-            differs = "differs" if self.changed == 1 else "differ"
+        counts = (
+            f"{self.changed_count:,} of {self.compared_count:,} {'reply' if self.compared_count == 1 else 'replies'}"
+        )
+        if labels.model_labels:
+            differs = "differs" if self.changed_count == 1 else "differ"
             return f"{counts} {differs} between the models while the verdict is the same."
         return f"{counts} changed while the verdict stayed the same."
 
@@ -61,31 +63,31 @@ class ReplyChanges(Struct, frozen=True):
 def compare_replies(
     base: Mapping[str, Sequence[ComparableAnswer]],
     new: Mapping[str, Sequence[ComparableAnswer]],
-    left_out: Collection[str] = (),
+    excluded_cases: Collection[str] = (),
 ) -> ReplyChanges:
-    """Compare the replies of two sides wherever the verdict is the same, except for the cases in `left_out`.
+    """Compare the replies of two sides wherever the verdict is the same, except for the cases in `excluded_cases`.
 
     >>> passed = Outcome.PASSED
     >>> before, now = {"a": [ComparableAnswer(passed, 1, 7)]}, {"a": [ComparableAnswer(passed, 2, 9)]}
-    >>> compare_replies(before, now).first
+    >>> compare_replies(before, now).first_changes
     (ChangedReply(case='a', base=7, new=9),)
     """
     compared = changed = 0
     first: list[ChangedReply] = []
     for case, given in base.items():
-        if case in left_out:
+        if case in excluded_cases:
             continue
-        for before, now in zip(iterate_scored(given), iterate_scored(new.get(case, ())), strict=False):
+        for before, now in zip(iterate_with_verdict(given), iterate_with_verdict(new.get(case, ())), strict=False):
             if before.outcome is not now.outcome or before.text_hash is None or now.text_hash is None:
                 continue
             compared += 1
             if before.text_hash != now.text_hash:
                 changed += 1
-                if len(first) < MAX_LISTED:
-                    first.append(ChangedReply(case, before.place, now.place))
+                if len(first) < MAX_LISTED_CHANGES:
+                    first.append(ChangedReply(case, before.result_number, now.result_number))
     return ReplyChanges(compared, changed, tuple(first))
 
 
-def iterate_scored(answers: Sequence[ComparableAnswer]) -> Iterator[ComparableAnswer]:
+def iterate_with_verdict(answers: Sequence[ComparableAnswer]) -> Iterator[ComparableAnswer]:
     """Yield the replies with a verdict."""
     return (each for each in answers if each.outcome in SCORED)

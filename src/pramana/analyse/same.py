@@ -18,20 +18,20 @@ from statistics import fmean
 
 from msgspec import Struct
 
-LEVEL = 0.001
+SIGNIFICANCE_LEVEL = 0.001
 """How small a p-value has to be before two endpoints are called different."""
-REPLY = "reply"
+REPLY_INSTRUMENT = "reply"
 """The instrument that bets on which endpoint gives which reply to a prompt."""
-SMOOTHINGS = (1.0, 3.0)
+SMOOTHING_WEIGHTS = (1.0, 3.0)
 """Weights of the pooled replies to a prompt in the prediction for one endpoint: from quick to cautious learning."""
 
 
-class Pair(Struct, frozen=True):
+class ReplyPair(Struct, frozen=True):
     """Two replies to one prompt: of the first endpoint, then of the second."""
 
     prompt: str
     replies: tuple[str, str]
-    numbers: Mapping[str, tuple[float, float]] = {}
+    measurements: Mapping[str, tuple[float, float]] = {}
     """Further measurements of both calls by instrument: length, latency, a logprob, passed or not."""
 
 
@@ -40,35 +40,35 @@ class PairedTest:
 
     >>> test = PairedTest()
     >>> for _ in range(20):
-    ...     test.add(Pair("pick", ("heads", "tails")))
+    ...     test.add(ReplyPair("pick", ("heads", "tails")))
     >>> test.is_different, test.pairs
     (True, 20)
     >>> same = PairedTest()
     >>> for _ in range(20):
-    ...     same.add(Pair("pick", ("heads", "heads")))
+    ...     same.add(ReplyPair("pick", ("heads", "heads")))
     >>> same.p_value
     1.0
     """
 
     def __init__(self, numbers: Sequence[str] = ()) -> None:
         self.pairs = 0
-        self._replies = _ReplyBet()
-        self._signs = {name: _SignBet() for name in numbers}
+        self._replies = _ReplyTextBet()
+        self._signs = {name: _LargerNumberBet() for name in numbers}
         self._most = 1.0
 
-    def add(self, pair: Pair) -> None:
+    def add(self, pair: ReplyPair) -> None:
         """Bet on a pair, then learn from it. Numbers of instruments that were not announced are left out."""
         self.pairs += 1
         self._replies.add(pair.prompt, *pair.replies)
         for name, bet in self._signs.items():
-            if values := pair.numbers.get(name):
+            if values := pair.measurements.get(name):
                 bet.add(pair.prompt, *values)
         self._most = max(self._most, self.e_value)
 
     @property
     def e_values(self) -> dict[str, float]:
         """The stake of each instrument, which began at 1."""
-        return {REPLY: self._replies.stake, **{name: bet.stake for name, bet in self._signs.items()}}
+        return {REPLY_INSTRUMENT: self._replies.stake, **{name: bet.stake for name, bet in self._signs.items()}}
 
     @property
     def e_value(self) -> float:
@@ -82,35 +82,35 @@ class PairedTest:
 
     @property
     def is_different(self) -> bool:
-        """Whether the endpoints differ, at `LEVEL`."""
-        return self.p_value <= LEVEL
+        """Whether the endpoints differ, at `SIGNIFICANCE_LEVEL`."""
+        return self.p_value <= SIGNIFICANCE_LEVEL
 
 
-class _ReplyBet:
+class _ReplyTextBet:
     """Bets on the text: learns how often each endpoint gives which reply to a prompt."""
 
     def __init__(self) -> None:
         self._counts: defaultdict[str, tuple[Counter[str], Counter[str]]] = defaultdict(lambda: (Counter(), Counter()))
-        self._log_stakes = [0.0] * len(SMOOTHINGS)
+        self._log_stakes = [0.0] * len(SMOOTHING_WEIGHTS)
 
-    def add(self, prompt: str, first: str, second: str) -> None:
+    def add(self, prompt: str, first_reply: str, second_reply: str) -> None:
         ours, theirs = self._counts[prompt]
-        if first != second:
+        if first_reply != second_reply:
             seen = ours.total() + theirs.total() + 2
-            pooled = [(ours[reply] + theirs[reply] + 1) / seen for reply in (first, second)]
-            for at, weight in enumerate(SMOOTHINGS):
-                as_is = (ours[first] + weight * pooled[0]) * (theirs[second] + weight * pooled[1])
-                swapped = (ours[second] + weight * pooled[1]) * (theirs[first] + weight * pooled[0])
+            pooled = [(ours[reply] + theirs[reply] + 1) / seen for reply in (first_reply, second_reply)]
+            for at, weight in enumerate(SMOOTHING_WEIGHTS):
+                as_is = (ours[first_reply] + weight * pooled[0]) * (theirs[second_reply] + weight * pooled[1])
+                swapped = (ours[second_reply] + weight * pooled[1]) * (theirs[first_reply] + weight * pooled[0])
                 self._log_stakes[at] += math.log(2 * as_is / (as_is + swapped))
-        ours[first] += 1
-        theirs[second] += 1
+        ours[first_reply] += 1
+        theirs[second_reply] += 1
 
     @property
     def stake(self) -> float:
         return _mean_stake(self._log_stakes)
 
 
-class _SignBet:
+class _LargerNumberBet:
     """Bets on which endpoint has the larger number: over all prompts, and prompt by prompt."""
 
     def __init__(self) -> None:
@@ -118,10 +118,10 @@ class _SignBet:
         self._by_prompt: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
         self._log_stakes = [0.0, 0.0]
 
-    def add(self, prompt: str, first: float, second: float) -> None:
-        if first == second:
+    def add(self, prompt: str, first_value: float, second_value: float) -> None:
+        if first_value == second_value:
             return
-        larger = int(second > first)
+        larger = int(second_value > first_value)
         for at, counts in enumerate((self._overall, self._by_prompt[prompt])):
             self._log_stakes[at] += math.log(2 * (counts[larger] + 0.5) / (sum(counts) + 1))
             counts[larger] += 1

@@ -16,13 +16,13 @@ from pramana.analyse.intervals import CONFIDENCE, MIN_CLUSTERS, Interval, studen
 from pramana.analyse.judgements import RUBRIC
 from pramana.model import Check, Facets
 
-MAX_KINDS = 1_000
+MAX_SCORE_KEYS = 1_000
 """The most scores kept, by name, version and model; further ones are left out."""
-MAX_LABELS = 50
+MAX_DISTINCT_LABELS = 50
 """The most labels counted separately per score; the rest are counted together."""
-OTHER_LABELS = "other labels"
+OTHER_LABELS_NAME = "other labels"
 
-_Kind = tuple[str, str, str]
+_ScoreKey = tuple[str, str, str]
 
 
 class ScoreSummary(Struct, frozen=True):
@@ -68,9 +68,9 @@ class _RunningMean:
         self.mean += before / self.count
         self.squares += before * (value - self.mean)
 
-    def interval(self, per_case: int) -> Interval | None:
+    def interval(self, results_per_case: int) -> Interval | None:
         """Return Student's interval of the mean; several results of a case count as if they always agreed."""
-        cases = self.count / max(1, per_case)
+        cases = self.count / max(1, results_per_case)
         if cases < MIN_CLUSTERS or not 0 < self.squares < math.inf:
             return None
         half = student_quantile(CONFIDENCE, math.floor(cases) - 1) * math.sqrt(self.squares / self.count / (cases - 1))
@@ -89,8 +89,8 @@ class ScoreTally:
     """
 
     def __init__(self) -> None:
-        self._numbers: dict[_Kind, _RunningMean] = {}
-        self._labels: dict[_Kind, Counter[str]] = {}
+        self._numbers: dict[_ScoreKey, _RunningMean] = {}
+        self._labels: dict[_ScoreKey, Counter[str]] = {}
 
     def add(self, model: str, check: Check) -> None:
         """Count a check if it has a number or a label."""
@@ -99,20 +99,21 @@ class ScoreTally:
             return
         kind = (check.name, check.version, model)
         label = check.evidence.get("label")
-        if isinstance(label, str) and (kind in self._labels or len(self._labels) < MAX_KINDS):
+        if isinstance(label, str) and (kind in self._labels or len(self._labels) < MAX_SCORE_KEYS):
             counts = self._labels.setdefault(kind, Counter())
-            counts[label if label in counts or len(counts) < MAX_LABELS else OTHER_LABELS] += 1
+            counts[label if label in counts or len(counts) < MAX_DISTINCT_LABELS else OTHER_LABELS_NAME] += 1
 
-    def add_number(self, model: str, name: str, version: str, value: float) -> None:
+    def add_number(self, model: str, check_name: str, check_version: str, value: float) -> None:
         """Count a number by the name and version of its check."""
-        kind = (name, version, model)
-        if kind in self._numbers or len(self._numbers) < MAX_KINDS:
+        kind = (check_name, check_version, model)
+        if kind in self._numbers or len(self._numbers) < MAX_SCORE_KEYS:
             self._numbers.setdefault(kind, _RunningMean()).add(value)
 
-    def summarise(self, per_case: int) -> tuple[ScoreSummary, ...]:
-        """Return the summaries so far, by name; `per_case` is the most results of one case and model."""
+    def summarise(self, results_per_case: int) -> tuple[ScoreSummary, ...]:
+        """Return the summaries so far, by name; `results_per_case` is the most results of one case and model."""
         numbers = [
-            ScoreSummary(*kind, each.count, each.mean, each.interval(per_case)) for kind, each in self._numbers.items()
+            ScoreSummary(*kind, each.count, each.mean, each.interval(results_per_case))
+            for kind, each in self._numbers.items()
         ]
         labels = [
             ScoreSummary(*kind, each.total(), labels=dict(each.most_common())) for kind, each in self._labels.items()
@@ -162,42 +163,45 @@ class RubricTally:
 
     def add(self, model: str, facets: Facets, checks: Iterable[Check]) -> None:
         """Count the rubric scores of a result if it has any."""
-        rated = [check for check in checks if rubric_ratings(check)]
+        rated = [check for check in checks if read_rubric_ratings(check)]
         if not rated:
             return
         rows = [("category", facets.category), *([("language", facets.language)] if facets.language else [])]
         places = [self._overall, *(self._by[name].setdefault(value, ScoreTally()) for name, value in rows)]
-        for name, value in rubric_scores(rated).items():
+        for name, value in average_rubric_ratings(rated).items():
             for each in places:
                 each.add_number(model, name, rated[0].version, value)
 
-    def averages(self, per_case: int) -> RubricAverages | None:
-        """Return the averages so far, None without scores; `per_case` is the most results of one case and model."""
-        overall = self._overall.summarise(per_case)
+    def averages(self, results_per_case: int) -> RubricAverages | None:
+        """Return the averages so far, None without scores.
+
+        `results_per_case` is the most results of one case and model.
+        """
+        overall = self._overall.summarise(results_per_case)
         if not overall:
             return None
         by = {
-            name: {value: found.summarise(per_case) for value, found in sorted(rows.items())}
+            name: {value: found.summarise(results_per_case) for value, found in sorted(rows.items())}
             for name, rows in self._by.items()
         }
         return RubricAverages(overall, by)
 
 
-def rubric_scores(checks: Iterable[Check]) -> dict[str, float]:
+def average_rubric_ratings(checks: Iterable[Check]) -> dict[str, float]:
     """Return the rubric scores of a result by name; a score given on several lines is averaged."""
     found: dict[str, list[float]] = {}
     for check in checks:
         if check.name == RUBRIC:
-            for name, value in rubric_ratings(check).items():
+            for name, value in read_rubric_ratings(check).items():
                 found.setdefault(name, []).append(value)
     return {name: sum(values) / len(values) for name, values in found.items()}
 
 
-def rubric_ratings(check: Check) -> dict[str, int]:
+def read_rubric_ratings(check: Check) -> dict[str, int]:
     """Return the rubric scores of a check, from 1 to 10; empty if it has none.
 
     >>> from pramana.model import Outcome
-    >>> rubric_ratings(Check("rubric", "1", Outcome.PASSED, "", evidence={"scores": {"accuracy": 8, "tone": 99}}))
+    >>> read_rubric_ratings(Check("rubric", "1", Outcome.PASSED, "", evidence={"scores": {"accuracy": 8, "tone": 99}}))
     {'accuracy': 8}
     """
     given = check.evidence.get("scores") if check.name == RUBRIC else None

@@ -14,7 +14,7 @@ from functools import cache
 from msgspec import Struct, field
 
 from pramana.analyse.intervals import percentile
-from pramana.analyse.voice import CALL, measured_lines
+from pramana.analyse.voice import CALL_CHECK, read_measured_lines
 from pramana.model import Result, Run
 
 
@@ -31,10 +31,10 @@ class Spread(Struct, frozen=True, rename="camel"):
     max: float | None = None
 
 
-def measure_spread(values: Sequence[float]) -> Spread:
+def measure_time_spread(values: Sequence[float]) -> Spread:
     """Return the distribution of some values.
 
-    >>> found = measure_spread([1.0, 2.0, 4.0, 5.0])
+    >>> found = measure_time_spread([1.0, 2.0, 4.0, 5.0])
     >>> found.mean, found.median, found.max, round(found.standard_deviation, 3)
     (3.0, 3.0, 5.0, 1.826)
     """
@@ -50,12 +50,12 @@ def measure_spread(values: Sequence[float]) -> Spread:
 
 MAX_BINS, MIN_BINS = 40, 8
 """The most bins for many times, and for few."""
-_ROUND = (
+_PREFERRED_NUMBERS = (
     1.0, 1.06, 1.12, 1.18, 1.25, 1.32, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0, 2.12, 2.24, 2.36, 2.5, 2.65, 2.8, 3.0,
     3.15, 3.35, 3.55, 3.75, 4.0, 4.25, 4.5, 4.75, 5.0, 5.3, 5.6, 6.0, 6.3, 6.7, 7.1, 7.5, 8.0, 8.5, 9.0, 9.5,
 )  # fmt: skip
 """The preferred numbers of ISO 3 (R40): forty steps that turn one into ten, each as much longer than the one before."""
-_SCALES: tuple[tuple[int, ...], ...] = (
+_BIN_SCALES: tuple[tuple[int, ...], ...] = (
     tuple(range(0, 40, 1)),
     tuple(range(0, 40, 2)),
     tuple(range(0, 40, 4)),
@@ -65,7 +65,7 @@ _SCALES: tuple[tuple[int, ...], ...] = (
 """Indexes of the preferred numbers that bound the bins, from fine to coarse; the last but one are 1, 2 and 5."""
 
 
-Histogram = Counter[int]
+CountsByStep = Counter[int]
 """Counts by step; steps grow with the times, so that milliseconds and minutes fit into one chart."""
 
 
@@ -77,55 +77,55 @@ class Bin(Struct, frozen=True, rename={"start": "from", "end": "to"}):
     count: int
 
 
-def make_histogram(histograms: Sequence[Histogram], selected: Histogram | None = None) -> list[Bin]:
+def make_histogram(histograms: Sequence[CountsByStep], selected: CountsByStep | None = None) -> list[Bin]:
     """Return contiguous bins that cover all histograms, with the counts of the selected one, or of all together.
 
     The bins are as fine as the number of times allows. All times below a millisecond share one bin.
 
-    >>> counted = Histogram(map(step_index, (0.9, 1.1, 1.11, 14.0)))
+    >>> counted = CountsByStep(map(time_step, (0.9, 1.1, 1.11, 14.0)))
     >>> [(each.start, each.end, each.count) for each in make_histogram([counted]) if each.count]
     [(0.5, 1.0, 1), (1.0, 2.0, 2), (10.0, 20.0, 1)]
     """
-    steps = sum(histograms, Histogram())
+    steps = sum(histograms, CountsByStep())
     if not steps:
         return []
     first, last, total = min(steps), max(steps), steps.total()
     most = min(MAX_BINS, max(MIN_BINS, 2 * math.isqrt(total)))
     starts = next(
-        (starts for scale in _SCALES if len(starts := _bin_starts(first, last, scale)) <= most + 1),
-        _bin_starts(first, last, _SCALES[-1]),
+        (starts for scale in _BIN_SCALES if len(starts := _bin_start_steps(first, last, scale)) <= most + 1),
+        _bin_start_steps(first, last, _BIN_SCALES[-1]),
     )
     counts = [0] * (len(starts) - 1)
     for step, count in (steps if selected is None else selected).items():
         counts[bisect_right(starts, step) - 1] += count
-    bounds = [_step_start(each) for each in starts]
+    bounds = [_step_start_s(each) for each in starts]
     return [Bin(*each) for each in zip(bounds, bounds[1:], counts, strict=False)]
 
 
-def _bin_starts(first: int, last: int, scale: Sequence[int]) -> list[int]:
-    """Return the first steps of a scale's bins from the `first` to the `last` step, and the end of the last bin."""
-    bounds = [0, *(1 + 40 * decade + each for decade in range((last + 39) // 40 + 1) for each in scale)]
-    return bounds[bisect_right(bounds, first) - 1 : bisect_right(bounds, last) + 1]
+def _bin_start_steps(first_step: int, last_step: int, scale: Sequence[int]) -> list[int]:
+    """Return the first steps of a scale's bins from `first_step` to `last_step`, and the end of the last bin."""
+    bounds = [0, *(1 + 40 * decade + each for decade in range((last_step + 39) // 40 + 1) for each in scale)]
+    return bounds[bisect_right(bounds, first_step) - 1 : bisect_right(bounds, last_step) + 1]
 
 
-def step_index(seconds: float) -> int:
+def time_step(seconds: float) -> int:
     """Return the step of a time: 0 below a millisecond, from there on forty steps per decade."""
-    if not seconds >= _step_start(1):
+    if not seconds >= _step_start_s(1):
         return 0
     decade = math.floor(math.log10(seconds)) + 3
-    step = 40 * decade + bisect_right(_ROUND, seconds / 10.0 ** (decade - 3))
-    while seconds < _step_start(step):  # the logarithm and the power are rounded, the bounds are exact
+    step = 40 * decade + bisect_right(_PREFERRED_NUMBERS, seconds / 10.0 ** (decade - 3))
+    while seconds < _step_start_s(step):  # the logarithm and the power are rounded, the bounds are exact
         step -= 1
-    while seconds >= _step_start(step + 1):
+    while seconds >= _step_start_s(step + 1):
         step += 1
     return step
 
 
 @cache
-def _step_start(step: int) -> float:
+def _step_start_s(step: int) -> float:
     """Return the start of a step, in seconds."""
     decade, place = divmod(step - 1, 40)
-    return float(f"{_ROUND[place]}e{decade - 3}") if step else 0.0
+    return float(f"{_PREFERRED_NUMBERS[place]}e{decade - 3}") if step else 0.0
 
 
 # ── Results ──
@@ -148,16 +148,16 @@ class RunTimes(Struct, frozen=True, kw_only=True, rename="camel"):
     voice_to_voice_seconds: ModelTimes | None
 
 
-class _ModelTimes(Struct):
+class _CollectedTimes(Struct):
     """The times of one model, and their counts by step."""
 
-    all: "array[float]" = field(default_factory=lambda: array("d"))
-    steps: Histogram = field(default_factory=Histogram)
+    seconds: "array[float]" = field(default_factory=lambda: array("d"))
+    counts_by_step: CountsByStep = field(default_factory=CountsByStep)
 
     def add(self, times: Iterable[float]) -> None:
         for each in times:
-            self.all.append(each)
-            self.steps[step_index(each)] += 1
+            self.seconds.append(each)
+            self.counts_by_step[time_step(each)] += 1
 
 
 class SpreadTally:
@@ -165,8 +165,8 @@ class SpreadTally:
 
     def __init__(self, providers: Mapping[str, str]) -> None:
         self._providers = providers
-        self._written_times: dict[str, _ModelTimes] = {}
-        self._spoken_times: dict[str, _ModelTimes] = {}
+        self._written_times: dict[str, _CollectedTimes] = {}
+        self._spoken_times: dict[str, _CollectedTimes] = {}
 
     @classmethod
     def for_run(cls, run: Run) -> "SpreadTally":
@@ -179,31 +179,33 @@ class SpreadTally:
         if reply is None or reply.cached:
             return
         if reply.call is None:
-            self._written_times.setdefault(model, _ModelTimes()).add((reply.total_s,))
+            self._written_times.setdefault(model, _CollectedTimes()).add((reply.total_s,))
             return
         for check in result.checks:
-            if check.name == CALL and check.evidence:
-                times = [line.voice_to_voice_s for line in measured_lines(check.evidence)]
-                self._spoken_times.setdefault(model, _ModelTimes()).add(each for each in times if each is not None)
+            if check.name == CALL_CHECK and check.evidence:
+                times = [line.voice_to_voice_s for line in read_measured_lines(check.evidence)]
+                self._spoken_times.setdefault(model, _CollectedTimes()).add(each for each in times if each is not None)
 
-    def times(self) -> "RunTimes":
+    def summarise_times(self) -> "RunTimes":
         """Return the distributions so far; None for a kind without times."""
         return RunTimes(
-            latency_seconds=self._model_times(self._written_times) if self._written_times else None,
-            voice_to_voice_seconds=self._model_times(self._spoken_times) if self._spoken_times else None,
+            latency_seconds=self._summarise_model_times(self._written_times) if self._written_times else None,
+            voice_to_voice_seconds=self._summarise_model_times(self._spoken_times) if self._spoken_times else None,
         )
 
-    def _model_times(self, times: Mapping[str, _ModelTimes]) -> "ModelTimes":
+    def _summarise_model_times(self, times: Mapping[str, _CollectedTimes]) -> "ModelTimes":
         by_provider: dict[str, array[float]] = {}
         overall = array("d")
         for model, some in times.items():
-            by_provider.setdefault(self._providers.get(model, "?"), array("d")).extend(some.all)
-            overall.extend(some.all)
-        counted = [some.steps for some in times.values()]
+            by_provider.setdefault(self._providers.get(model, "?"), array("d")).extend(some.seconds)
+            overall.extend(some.seconds)
+        counted = [some.counts_by_step for some in times.values()]
         return ModelTimes(
-            overall=measure_spread(overall),
-            by_provider={name: measure_spread(some) for name, some in sorted(by_provider.items())},
-            by_model={name: measure_spread(some.all) for name, some in sorted(times.items())},
+            overall=measure_time_spread(overall),
+            by_provider={name: measure_time_spread(some) for name, some in sorted(by_provider.items())},
+            by_model={name: measure_time_spread(some.seconds) for name, some in sorted(times.items())},
             histogram=make_histogram(counted),
-            histogram_by_model={name: make_histogram(counted, some.steps) for name, some in sorted(times.items())},
+            histogram_by_model={
+                name: make_histogram(counted, some.counts_by_step) for name, some in sorted(times.items())
+            },
         )

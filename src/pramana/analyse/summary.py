@@ -1,10 +1,10 @@
 """The summary of a run: results in one at a time; counts, rates with intervals, times and costs out.
 
-`Tally` takes each result once, in any order, and keeps counters, two arrays of times and a bounded list of reasons: its
-memory does not grow with the texts, and hardly with the number of results. An error is not a failure: the pass rate is
-passed / (passed + failed), and results without a verdict are listed separately, with the reason. Costs and tokens are
-those of the replies and of all their checks, including checks that a re-scoring replaced: they were paid for. Nothing
-is rounded here, and an unknown price or token count stays unknown.
+`ResultTally` takes each result once, in any order, and keeps counters, two arrays of times and a bounded list of
+reasons: its memory does not grow with the texts, and hardly with the number of results. An error is not a failure: the
+pass rate is passed / (passed + failed), and results without a verdict are listed separately, with the reason. Costs and
+tokens are those of the replies and of all their checks, including checks that a re-scoring replaced: they were paid
+for. Nothing is rounded here, and an unknown price or token count stays unknown.
 """
 
 import re
@@ -18,10 +18,10 @@ from typing import Any, Literal
 from msgspec import Struct, to_builtins
 
 from pramana.analyse.comparison import SCORED
-from pramana.analyse.engines import distinct_engines, engine_lines_of_result
+from pramana.analyse.engines import engine_lines_of_result, parse_distinct_engines
 from pramana.analyse.intervals import percentile
 from pramana.analyse.judgements import RUBRIC
-from pramana.analyse.judges import JudgeTally, Verdicts, identity, judge_name
+from pramana.analyse.judges import JudgeTally, VerdictCount, canonical_judge_name, identity
 from pramana.analyse.numbers import pluralise
 from pramana.analyse.rates import Rate as Rate  # noqa: PLC0414 - re-exported: part of a summary
 from pramana.analyse.scores import RubricAverages, RubricTally, ScoreSummary, ScoreTally
@@ -37,34 +37,34 @@ BREAKDOWNS: tuple[Dimension, ...] = tuple(name for name in DIMENSIONS if name !=
 
 MAX_REASONS = 50
 """Reasons counted separately; the rest are counted together."""
-NAMED_CASES = 10
+MAX_NAMED_CASES = 10
 """The most case ids kept per reason."""
-MAX_MESSAGES = 5
+MAX_SIMILAR_MESSAGES = 5
 """Messages counted separately that differ only in their numbers; the rest are counted together."""
 MAX_REASON_LENGTH = 500
 """Characters. Enough for an exception of the user's function, whose message ends with file and line."""
-MAX_FAILURES = 50
+MAX_FAILED_RESULTS = 50
 """Failed results kept with their reasons; an export has them all."""
-MAX_ENGINES = 20
+MAX_ENGINE_LINES = 20
 """The most engine descriptions kept; a run has one or two."""
 OTHER_REASONS = "other reasons"
-OTHER_SCORINGS = "other_scorings"
+OTHER_SCORINGS_KEY = "other_scorings"
 """The key in a check's evidence for the cost and tokens of its result's other checks, older or not shown."""
 
-_USER_CODE = frozenset({"python", "command"})
+_USER_CODE_PROVIDERS = frozenset({"python", "command"})
 """Providers that run the user's own code, which need not accept every parameter."""
 _OUTCOMES = tuple(Outcome)
 _OUTCOME_INDEX = {outcome: place for place, outcome in enumerate(_OUTCOMES)}
 _DIFFICULTY_ORDER = {"easy": 1, "medium": 2, "hard": 3}
-_MAX_VALUE = 1e300  # no sum of tokens or dollars comes near; larger values are invalid
-_CHUNK_SIZE = 10_000
+_MAX_VALID_NUMBER = 1e300  # no sum of tokens or dollars comes near; larger values are invalid
+_SORT_CHUNK_SIZE = 10_000
 """Size of the pieces in which times are sorted."""
-_NUMBERS = re.compile(r"\d+(?:\.\d+)?")
-_PROVIDER_ERROR = "provider_error"
+_NUMBER_RE = re.compile(r"\d+(?:\.\d+)?")
+_PROVIDER_ERROR_CODE = "provider_error"
 """The code of failures with the provider's own message: its numbers identify the problem, not a duration."""
 
 
-class Total(Struct):
+class KnownTotal(Struct):
     """The sum of the known values, and the number of replies whose value is unknown."""
 
     known: float = 0
@@ -83,7 +83,7 @@ class Total(Struct):
         return None if self.unknown else self.known
 
 
-class Times(Struct, frozen=True):
+class TimePercentiles(Struct, frozen=True):
     """Percentiles in seconds, over replies that did not come from the cache; None without such replies."""
 
     count: int = 0
@@ -103,13 +103,13 @@ class NamedCases(Struct):
         """Add the id of a case, or note that there are more."""
         if case in self.cases:
             return
-        if len(self.cases) >= NAMED_CASES:
+        if len(self.cases) >= MAX_NAMED_CASES:
             self.more = True
         else:
             self.cases += (case,)
 
 
-class Reason(NamedCases, kw_only=True):
+class OutcomeReason(NamedCases, kw_only=True):
     """A reason why results have no verdict, with their number and their first cases."""
 
     outcome: Outcome
@@ -132,17 +132,17 @@ class Summary(Struct, frozen=True):
 
     overall: Rate
     by: Mapping[Dimension, Mapping[str, Rate]]
-    input_tokens: Total
-    output_tokens: Total
-    cost_usd: Total
+    input_tokens: KnownTotal
+    output_tokens: KnownTotal
+    cost_usd: KnownTotal
     """The cost of replies, judges and embedders together."""
-    judge_cost_usd: Total
+    judge_cost_usd: KnownTotal
     """The part of judges and embedders, earlier scorings included."""
-    judge_tokens: Total
+    judge_tokens: KnownTotal
     """Input and output tokens of judges and embedders together; the token counts above exclude them."""
-    latency: Times
-    first_token: Times
-    reasons: tuple[Reason, ...]
+    latency: TimePercentiles
+    first_token: TimePercentiles
+    reasons: tuple[OutcomeReason, ...]
     """Most frequent first."""
     undecided: Mapping[str, Mapping[Outcome, NamedCases]]
     """By model, the cases without a verdict."""
@@ -152,7 +152,7 @@ class Summary(Struct, frozen=True):
     """One sentence for each parameter that a model rejected."""
     judged_again: int
     """Results whose checks a re-scoring replaced; the cost of the old checks counts too."""
-    judges: tuple[Verdicts, ...]
+    judges: tuple[VerdictCount, ...]
     """The number of verdicts by source."""
     mixed_judges: tuple[str, ...]
     """One sentence for each check with verdicts of several judges, whose rate belongs to no single judge."""
@@ -187,7 +187,7 @@ class Summary(Struct, frozen=True):
     @property
     def judge_names(self) -> list[str]:
         """The judges of the current verdicts."""
-        return sorted({each.judged.by for each in self.judges if each.judged.by})
+        return sorted({each.source.by for each in self.judges if each.source.by})
 
     def as_data(self) -> dict[str, Any]:
         """Return the summary as plain data, for `--json`, the API and pages."""
@@ -197,10 +197,10 @@ class Summary(Struct, frozen=True):
             "mixed_judges": list(self.mixed_judges),
             "judges": [
                 {
-                    "check": each.judged.check,
-                    "version": each.judged.version,
-                    "judge": each.judged.by or None,
-                    "served_model": each.judged.served or None,
+                    "check": each.source.check,
+                    "version": each.source.version,
+                    "judge": each.source.by or None,
+                    "served_model": each.source.served or None,
                     "verdicts": each.count,
                 }
                 for each in self.judges
@@ -234,51 +234,53 @@ class Summary(Struct, frozen=True):
         }
 
 
-def _total_data(total: Total) -> dict[str, Any]:
+def _total_data(total: KnownTotal) -> dict[str, Any]:
     return {"total": total.value, "known": total.known, "unknown": total.unknown}
 
 
-def rejected_parameters(run: Run, model: str) -> frozenset[str]:
+def find_rejected_parameters(run: Run, model: str) -> frozenset[str]:
     """Return the parameters of a run that were not sent to one of its models, as far as the run recorded them."""
     noted = run.notes.get("left_out", {})
     return frozenset({*noted.get(model, ()), *noted.get(f"{model} (called)", ())})
 
 
-def parameters_to_mention(provider: str | None, parameters: Mapping[str, Any], dropped: Iterable[str]) -> list[str]:
+def find_dropped_parameters_to_mention(
+    provider: str | None, parameters: Mapping[str, Any], dropped: Iterable[str]
+) -> list[str]:
     """Return the dropped parameters that deserve a note.
 
     The user's own function or command need not accept the default parameters, which the user did not set.
 
-    >>> parameters_to_mention("python", {"temperature": 0.7, "seed": 42}, ["seed", "temperature"])
+    >>> find_dropped_parameters_to_mention("python", {"temperature": 0.7, "seed": 42}, ["seed", "temperature"])
     ['temperature']
     """
-    if provider not in _USER_CODE:
+    if provider not in _USER_CODE_PROVIDERS:
         return list(dropped)
     defaults = DEFAULT_PARAMETERS
     return [name for name in dropped if name not in defaults or parameters.get(name, defaults[name]) != defaults[name]]
 
 
-class Tally:
+class ResultTally:
     """Counts results as they arrive.
 
     >>> from pramana.model import Check, Facets, Key, Reply
     >>> case = Case("a-1", "test_case", (), Facets("factual", "easy"))
     >>> check = Check("contains", "1", Outcome.PASSED, "found")
-    >>> tally = Tally()
+    >>> tally = ResultTally()
     >>> tally.add(case, Result(Key("sha256:…", "gpt-5"), "a-1", Reply("Paris"), None, (check,), None, None))
     >>> tally.summary().by["category"]["factual"].value
     1.0
     """
 
     @classmethod
-    def for_run(cls, run: Run) -> "Tally":
+    def for_run(cls, run: Run) -> "ResultTally":
         """Return an empty tally for the results of a run."""
         plan = run.plan
         return cls(
             repeats=plan.repeats,
             models=len(plan.targets),
             variants=len(plan.variants),
-            name_judge=judge_name,
+            name_judge=canonical_judge_name,
             spoken=plan.variants != ("text",),
             providers={each.typed: each.provider for each in plan.targets},
             parameters=plan.parameters,
@@ -310,11 +312,11 @@ class Tally:
             {} if models * variants > 1 else None
         )
         """By row, the pairs of model and variant of its verdicts; None where there is only one pair."""
-        self._input, self._output, self._cost, self._judge_cost = Total(), Total(), Total(), Total()
-        self._judge_tokens, self._judges, self._judged_again = Total(), JudgeTally(name_judge), 0
+        self._input, self._output, self._cost, self._judge_cost = KnownTotal(), KnownTotal(), KnownTotal(), KnownTotal()
+        self._judge_tokens, self._judges, self._judged_again = KnownTotal(), JudgeTally(name_judge), 0
         self._latency, self._first_token = array("d"), array("d")
         self._failures: list[FailedResult] = []
-        self._reasons: dict[tuple[Outcome, str], Reason] = {}
+        self._reasons: dict[tuple[Outcome, str], OutcomeReason] = {}
         """By kind: texts that differ only in numbers are the same reason, except messages of providers."""
         self._messages: Counter[str] = Counter()
         """By kind, how many messages are counted separately."""
@@ -332,13 +334,13 @@ class Tally:
         outcome = result.outcome
         if self._calls:
             self._calls.add(result)
-        if len(self._engines) < MAX_ENGINES:
+        if len(self._engines) < MAX_ENGINE_LINES:
             self._engines.update(engine_lines_of_result(result))
         place, by = _OUTCOME_INDEX[outcome], self._by.get(result.key.model)
         if by is None:
             by = self._by[result.key.model] = {name: {} for name in DIMENSIONS}
         self._overall[place] += 1
-        rows = _dimension_rows(case, result)
+        rows = _list_dimension_values(case, result)
         for dimension, value in rows:
             _count_outcome(by[dimension], value, place)
         is_rated = False
@@ -354,11 +356,11 @@ class Tally:
         if is_rated:
             self._rubric.add(result.key.model, case.facets, result.checks)
         if self._variants_by_row is not None:
-            self._count_variants(self._variants_by_row, rows, result)
+            self._note_variants(self._variants_by_row, rows, result)
         if outcome not in (Outcome.PASSED, Outcome.FAILED):
-            self._note_reason(result)
+            self._count_reason(result)
             self._undecided.setdefault(result.key.model, {}).setdefault(outcome, NamedCases()).add(result.case_id)
-        elif outcome is Outcome.FAILED and len(self._failures) < MAX_FAILURES:
+        elif outcome is Outcome.FAILED and len(self._failures) < MAX_FAILED_RESULTS:
             key = result.key
             reason = explain_outcome(result)[:MAX_REASON_LENGTH]
             self._failures.append(FailedResult(result.case_id, key.model, key.variant, key.repeat, reason))
@@ -378,31 +380,34 @@ class Tally:
         if reply.first_token_s is not None:
             self._first_token.append(reply.first_token_s)
 
-    def _note_reason(self, result: Result) -> None:
+    def _count_reason(self, result: Result) -> None:
         outcome, text = result.outcome, explain_outcome(result)[:MAX_REASON_LENGTH]
-        pattern = _NUMBERS.sub("…", text)
+        pattern = _NUMBER_RE.sub("…", text)
         kind = (outcome, pattern)
-        if outcome is Outcome.ERRORED and result.failure and result.failure.code == _PROVIDER_ERROR:
-            if (outcome, text) in self._reasons or self._messages[pattern] < MAX_MESSAGES:
+        if outcome is Outcome.ERRORED and result.failure and result.failure.code == _PROVIDER_ERROR_CODE:
+            if (outcome, text) in self._reasons or self._messages[pattern] < MAX_SIMILAR_MESSAGES:
                 kind = (outcome, text)
             text = kind[1]
         if kind not in self._reasons and len(self._reasons) >= MAX_REASONS:
             kind, text = (outcome, OTHER_REASONS), OTHER_REASONS
         elif kind not in self._reasons:
             self._messages[pattern] += 1
-        reason = self._reasons.setdefault(kind, Reason(outcome=outcome, text=text))
+        reason = self._reasons.setdefault(kind, OutcomeReason(outcome=outcome, text=text))
         reason.count += 1
         reason.add(result.case_id)
 
-    def _count_variants(
-        self, of: dict[tuple[str, str], set[tuple[str, str]]], rows: Iterable[tuple[str, str]], result: Result
+    def _note_variants(
+        self,
+        variants_by_row: dict[tuple[str, str], set[tuple[str, str]]],
+        rows: Iterable[tuple[str, str]],
+        result: Result,
     ) -> None:
         """Record the rows of a verdict: a row of calls alone has fewer results per case than the whole run."""
         checked = [("check", check.name) for check in result.checks if check.outcome in SCORED]
         for row in [*checked, ("", ""), *rows] if result.outcome in SCORED else checked:
-            of.setdefault(row, set()).add((result.key.model, result.key.variant))
+            variants_by_row.setdefault(row, set()).add((result.key.model, result.key.variant))
 
-    def _per_case(self, dimension: str, value: str, model: str | None = None) -> int:
+    def _max_results_per_case(self, dimension: str, value: str, model: str | None = None) -> int:
         ways = (self._variants_by_row or {}).get((dimension, value), ())
         return self._repeats * max(1, sum(model in (None, each) for each, _ in ways))
 
@@ -418,14 +423,16 @@ class Tally:
                     sums[:] = map(int.__add__, sums, counts)
         return found
 
-    def _rates(self, name: str, rows: Mapping[str, list[int]], model: str | None = None) -> dict[str, Rate]:
+    def _make_rates(self, dimension: str, rows: Mapping[str, list[int]], model: str | None = None) -> dict[str, Rate]:
         """Return the rates of a dimension by value, in order, for one model or for all."""
         ordered = sorted(rows.items(), key=lambda row: (_DIFFICULTY_ORDER.get(row[0], 0), row[0]))
-        return {value: _make_rate(counts, self._per_case(name, value, model)) for value, counts in ordered}
+        return {
+            value: _make_rate(counts, self._max_results_per_case(dimension, value, model)) for value, counts in ordered
+        }
 
     def _add_check_cost(self, check: Check) -> None:
         """Count the cost of a check, and of the checks that it replaced."""
-        evidence, replaced = check.evidence, check.evidence.get(OTHER_SCORINGS)
+        evidence, replaced = check.evidence, check.evidence.get(OTHER_SCORINGS_KEY)
         if "cost_usd" in evidence or evidence.get("answers"):  # the check used an embedder or a judge
             self._judge_cost.add(_as_finite_number(evidence.get("cost_usd")))
             self._judge_tokens.add(_as_finite_number(evidence.get("tokens")))
@@ -437,15 +444,17 @@ class Tally:
     def summary(self) -> Summary:
         """Return the summary so far; results may be added afterwards."""
         return Summary(
-            overall=_make_rate(self._overall, self._per_case("", "")),
-            by={name: self._rates(name, rows) for name, rows in self._pool_models().items()},
+            overall=_make_rate(self._overall, self._max_results_per_case("", "")),
+            by={name: self._make_rates(name, rows) for name, rows in self._pool_models().items()},
             input_tokens=copy(self._input),
             output_tokens=copy(self._output),
-            cost_usd=Total(self._cost.known + self._judge_cost.known, self._cost.unknown + self._judge_cost.unknown),
+            cost_usd=KnownTotal(
+                self._cost.known + self._judge_cost.known, self._cost.unknown + self._judge_cost.unknown
+            ),
             judge_cost_usd=copy(self._judge_cost),
             judge_tokens=copy(self._judge_tokens),
-            latency=_make_times(self._latency),
-            first_token=_make_times(self._first_token),
+            latency=_make_percentiles(self._latency),
+            first_token=_make_percentiles(self._first_token),
             reasons=tuple(sorted(map(copy, self._reasons.values()), key=lambda reason: -reason.count)),
             undecided={
                 model: {outcome: copy(each) for outcome, each in kinds.items()}
@@ -456,19 +465,19 @@ class Tally:
                 f"{model} does not accept {parameter}: {pluralise(count, 'request')} sent without it, "
                 "so another run may get other replies"
                 for (model, parameter), count in sorted(self._dropped.items())
-                if parameters_to_mention(self._providers.get(model), self._parameters, [parameter])
+                if find_dropped_parameters_to_mention(self._providers.get(model), self._parameters, [parameter])
             ),
             judged_again=self._judged_again,
-            judges=self._judges.verdicts(),
+            judges=self._judges.count_verdicts(),
             mixed_judges=self._judges.mixed_judge_sentences(),
             judged_by=self._judges.judge_sentence(),
             failures=tuple(self._failures),
-            voice=self._calls.voice() if self._calls else None,
-            engines=distinct_engines(self._engines),
+            voice=self._calls.summarise_voice() if self._calls else None,
+            engines=parse_distinct_engines(self._engines),
             scores=self._scores.summarise(self._per_model),
             rubric=self._rubric.averages(self._per_model),
             by_model={
-                model: {name: self._rates(name, by[name], model) for name in BREAKDOWNS}
+                model: {name: self._make_rates(name, by[name], model) for name in BREAKDOWNS}
                 for model, by in sorted(self._by.items())
             }
             if self._models > 1
@@ -498,10 +507,12 @@ def explain_outcome(result: Result) -> str:
 
 
 def _as_finite_number(value: object) -> float | None:
-    return value if isinstance(value, float | int) and -_MAX_VALUE < value < _MAX_VALUE else None  # NaN fails this too
+    return (
+        value if isinstance(value, float | int) and -_MAX_VALID_NUMBER < value < _MAX_VALID_NUMBER else None
+    )  # NaN fails this too
 
 
-def _dimension_rows(case: Case, result: Result) -> list[tuple[Dimension, str]]:
+def _list_dimension_values(case: Case, result: Result) -> list[tuple[Dimension, str]]:
     """Return the rows in which a result counts, besides those of its checks."""
     facets, key = case.facets, result.key
     rows: list[tuple[Dimension, str]] = [("category", facets.category), ("difficulty", facets.difficulty)]
@@ -509,19 +520,24 @@ def _dimension_rows(case: Case, result: Result) -> list[tuple[Dimension, str]]:
     return rows if facets.language is None else [*rows, ("language", facets.language)]
 
 
-def _count_outcome(rows: dict[str, list[int]], value: str, index: int) -> None:
+def _count_outcome(rows: dict[str, list[int]], value: str, outcome_index: int) -> None:
     counts = rows.get(value)
     if counts is None:
         counts = rows[value] = [0] * len(_OUTCOMES)
-    counts[index] += 1
+    counts[outcome_index] += 1
 
 
-def _make_rate(counts: list[int], per_case: int) -> Rate:
-    return Rate(**dict(zip((outcome.value for outcome in _OUTCOMES), counts, strict=True)), per_case=per_case)
+def _make_rate(outcome_counts: list[int], results_per_case: int) -> Rate:
+    return Rate(
+        **dict(zip((outcome.value for outcome in _OUTCOMES), outcome_counts, strict=True)), per_case=results_per_case
+    )
 
 
-def _make_times(values: "array[float]") -> Times:
+def _make_percentiles(values: "array[float]") -> TimePercentiles:
     # Sort in pieces and merge into an array: one list of all numbers would take four times the memory.
-    pieces = [array("d", sorted(values[start : start + _CHUNK_SIZE])) for start in range(0, len(values), _CHUNK_SIZE)]
+    pieces = [
+        array("d", sorted(values[start : start + _SORT_CHUNK_SIZE]))
+        for start in range(0, len(values), _SORT_CHUNK_SIZE)
+    ]
     ordered = array("d", merge(*pieces))
-    return Times(len(ordered), *(percentile(ordered, share) for share in (0.5, 0.95, 0.99)))
+    return TimePercentiles(len(ordered), *(percentile(ordered, share) for share in (0.5, 0.95, 0.99)))

@@ -21,26 +21,26 @@ from pramana.analyse.intervals import wilson_interval
 from pramana.errors import InvalidInput
 from pramana.model import Outcome, Plan, Reply, Result
 
-MIN_EVENTS = 10
+MIN_EVENT_OPPORTUNITIES = 10
 """Rates of fewer events are not given: a single event would change them too much."""
-CALL: Final = "call"
+CALL_CHECK: Final = "call"
 """The name of the check that measures a call."""
-TEXT: Final = "text"
+TEXT_VARIANT: Final = "text"
 """The variant of typed cases."""
 GUARD_FAILURES: Final = frozenset({"silent", "clipped", "contradicts"})
 """The states of the evidence guard for sound that contradicts its transcript."""
-BENCH_RECOGNITION: Final = "Whisper tiny.en"
+BUILT_IN_RECOGNITION: Final = "Whisper tiny.en"
 
 
-def recognition_name(plan: Plan) -> str:
+def name_speech_recognition(plan: Plan) -> str:
     """Return the name of the speech recognition for a run's recordings."""
-    return plan.stt.typed if plan.stt else BENCH_RECOGNITION
+    return plan.stt.typed if plan.stt else BUILT_IN_RECOGNITION
 
 
 # ── Latency ──
 
 
-class Seconds(Struct, frozen=True):
+class BoundedSeconds(Struct, frozen=True):
     """A time, or a bound on it."""
 
     value: float
@@ -50,7 +50,7 @@ class Seconds(Struct, frozen=True):
     def __str__(self) -> str:
         """Format the time for a table.
 
-        >>> str(Seconds(0.8124)), str(Seconds(15.0, ">"))
+        >>> str(BoundedSeconds(0.8124)), str(BoundedSeconds(15.0, ">"))
         ('0.812 s', '> 15.000 s')
         """
         return f"{'' if self.relation == '=' else f'{self.relation} '}{self.value:.3f} s"
@@ -61,11 +61,11 @@ class Latency(Struct, frozen=True):
 
     n: int = 0
     censored: int = 0
-    p50: Seconds | None = None
-    p90: Seconds | None = None
-    p95: Seconds | None = None
-    p99: Seconds | None = None
-    max: Seconds | None = None
+    p50: BoundedSeconds | None = None
+    p90: BoundedSeconds | None = None
+    p95: BoundedSeconds | None = None
+    p99: BoundedSeconds | None = None
+    max: BoundedSeconds | None = None
 
 
 def measure_latency(observations: Iterable[tuple[float, bool]]) -> Latency:
@@ -85,7 +85,7 @@ def measure_latency(observations: Iterable[tuple[float, bool]]) -> Latency:
     )
 
 
-def _latency_percentile(times: Sequence[tuple[float, bool]], share: float) -> Seconds | None:
+def _latency_percentile(times: Sequence[tuple[float, bool]], share: float) -> BoundedSeconds | None:
     if not times:
         return None
     endless = [math.inf if censored else time for time, censored in times]
@@ -94,9 +94,9 @@ def _latency_percentile(times: Sequence[tuple[float, bool]], share: float) -> Se
         _interpolated_percentile(sorted(endless), share),
     )
     if most == least:
-        return Seconds(least)
+        return BoundedSeconds(least)
     # Does the percentile rest on a censored time if each was only slightly longer than the wait?
-    return Seconds(least, ">" if _interpolated_percentile(endless, share) == math.inf else "≥")
+    return BoundedSeconds(least, ">" if _interpolated_percentile(endless, share) == math.inf else "≥")
 
 
 def _interpolated_percentile(ordered: Sequence[float], share: float) -> float:
@@ -142,8 +142,8 @@ class EventShare(Struct, frozen=True):
 
     @property
     def value(self) -> float | None:
-        """The share; None for fewer than `MIN_EVENTS` opportunities."""
-        return self.happened / self.of if self.of >= MIN_EVENTS else None
+        """The share; None for fewer than `MIN_EVENT_OPPORTUNITIES` opportunities."""
+        return self.happened / self.of if self.of >= MIN_EVENT_OPPORTUNITIES else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -178,7 +178,7 @@ class TurnTaking(Struct, frozen=True):
     """The total over all lines."""
 
 
-def measured_lines(evidence: Mapping[str, object]) -> list[MeasuredLine]:
+def read_measured_lines(evidence: Mapping[str, object]) -> list[MeasuredLine]:
     """Return the measured lines in the evidence of a call's check."""
     times = evidence.get("times")
     try:
@@ -192,22 +192,24 @@ def measure_turn_taking(lines: Sequence[MeasuredLine]) -> TurnTaking:
     answered = [each for each in lines if each.first_audible_s is not None]
     into = [each for each in lines if each.yield_s is not None or each.yield_censored_s is not None]
     backchannels = [each for each in lines if each.false_interruption is not None]
-    timed = latency_observations(lines)
+    timed = list_latency_observations(lines)
     return TurnTaking(
         lines=len(lines),
         voice_to_voice=measure_latency(timed),
-        first_byte=measure_latency(latency_observations(lines, "to_first_byte_s")),
+        first_byte=measure_latency(list_latency_observations(lines, "to_first_byte_s")),
         leading_silence=measure_latency(
             (each.leading_silence_s, False) for each in answered if each.leading_silence_s is not None
         ),
-        total=measure_latency(latency_observations(lines, "total_s")),
+        total=measure_latency(list_latency_observations(lines, "total_s")),
         yields=measure_latency(
             (each.yield_censored_s or 0.0, True) if each.yield_s is None else (each.yield_s, False) for each in into
         ),
         unanswered=EventShare(
             sum(each.censored for each in lines), len(answered) + sum(each.censored for each in lines)
         ),
-        unreliable=EventShare(len(latency_observations(each for each in lines if each.reliable is False)), len(timed)),
+        unreliable=EventShare(
+            len(list_latency_observations(each for each in lines if each.reliable is False)), len(timed)
+        ),
         cut_in=EventShare(sum(each.cut_in for each in answered), len(answered)),
         yielded=EventShare(sum(each.yield_s is not None for each in into), len(into)),
         false_interruptions=EventShare(
@@ -219,7 +221,7 @@ def measure_turn_taking(lines: Sequence[MeasuredLine]) -> TurnTaking:
     )
 
 
-def latency_observations(
+def list_latency_observations(
     lines: Iterable[MeasuredLine],
     measure: Literal["voice_to_voice_s", "to_first_byte_s", "total_s"] = "voice_to_voice_s",
 ) -> list[tuple[float, bool]]:
@@ -239,7 +241,7 @@ def latency_observations(
 Cause = Literal["reasoning", "hearing", "speaking", "time", "unattributed"]
 
 
-class VoiceAnswer(Struct, frozen=True):
+class TaxedAnswer(Struct, frozen=True):
     """One result of a case, typed or spoken, with the facts of the call that the voice tax uses."""
 
     case: str
@@ -248,15 +250,15 @@ class VoiceAnswer(Struct, frozen=True):
     repeat: int
     variant: str
     outcome: Outcome
-    called: bool = False
+    has_complete_call: bool = False
     """Whether there was a complete call; if the result errored, the check of the call caused it."""
-    heard_as_said: bool | None = None
+    is_heard_correctly: bool | None = None
     """Whether the provider understood every word; None where it does not report what it heard."""
     transcript_passed: bool = False
     """Whether it passes by its transcript alone."""
-    contradicted: bool = False
+    sound_contradicts: bool = False
     """Whether the sound contradicts the transcript."""
-    late: bool = False
+    has_late_answer: bool = False
     """Whether a line had no answer by the deadline."""
 
 
@@ -297,12 +299,12 @@ class VoiceTax(Struct, frozen=True):
         return {cause: counted[cause] for cause in ("hearing", "speaking", "time", "unattributed")}
 
 
-def make_voice_answer(result: Result) -> VoiceAnswer:
+def make_voice_answer(result: Result) -> TaxedAnswer:
     """Return the facts of a result that the voice tax uses; a typed result has no call."""
     key = result.key
-    checks = [check for check in result.checks if check.name != CALL and check.decides]
-    call = next((check for check in result.checks if check.name == CALL), None)
-    known = VoiceAnswer(key.case, key.model, key.repeat, key.variant, result.outcome)
+    checks = [check for check in result.checks if check.name != CALL_CHECK and check.decides]
+    call = next((check for check in result.checks if check.name == CALL_CHECK), None)
+    known = TaxedAnswer(key.case, key.model, key.repeat, key.variant, result.outcome)
     if call is None:
         return known
     evidence = call.evidence
@@ -310,11 +312,11 @@ def make_voice_answer(result: Result) -> VoiceAnswer:
     heard = _get_nested(evidence, "words", "heard", "count")
     return msgspec.structs.replace(
         known,
-        called=not broke and (result.outcome is not Outcome.ERRORED or call.outcome is Outcome.ERRORED),
-        heard_as_said=heard == 0 if isinstance(heard, int) else None,
+        has_complete_call=not broke and (result.outcome is not Outcome.ERRORED or call.outcome is Outcome.ERRORED),
+        is_heard_correctly=heard == 0 if isinstance(heard, int) else None,
         transcript_passed=bool(checks) and all(check.outcome is Outcome.PASSED for check in checks),
-        contradicted=_get_nested(evidence, "guard", "state") in GUARD_FAILURES,
-        late=any(each.censored for each in measured_lines(evidence)),
+        sound_contradicts=_get_nested(evidence, "guard", "state") in GUARD_FAILURES,
+        has_late_answer=any(each.censored for each in read_measured_lines(evidence)),
     )
 
 
@@ -324,7 +326,7 @@ def _get_nested(data: object, *keys: str) -> Any:
     return data
 
 
-def find_loss_cause(written: Outcome, spoken: VoiceAnswer) -> Cause | None:
+def find_loss_cause(written: Outcome, spoken: TaxedAnswer) -> Cause | None:
     """Return the cause of a loss; None if nothing was lost, or if the two sides are not comparable.
 
     The first that applies: it fails typed; the provider misheard the caller; the transcript passes but the sound
@@ -334,25 +336,25 @@ def find_loss_cause(written: Outcome, spoken: VoiceAnswer) -> Cause | None:
         return None
     if written is not Outcome.PASSED:
         return "reasoning"
-    if spoken.heard_as_said is False:
+    if spoken.is_heard_correctly is False:
         return "hearing"
-    if spoken.transcript_passed and spoken.contradicted:
+    if spoken.transcript_passed and spoken.sound_contradicts:
         return "speaking"
-    return "time" if spoken.late else "unattributed"
+    return "time" if spoken.has_late_answer else "unattributed"
 
 
-def are_comparable(written: Outcome, spoken: VoiceAnswer) -> bool:
+def are_comparable(written: Outcome, spoken: TaxedAnswer) -> bool:
     """Return whether both have a verdict; a call errored by its own check counts as one, other errors do not."""
-    ruled_out = spoken.outcome is Outcome.ERRORED and spoken.called
+    ruled_out = spoken.outcome is Outcome.ERRORED and spoken.has_complete_call
     return written in SCORED and (spoken.outcome in SCORED or ruled_out)
 
 
-def measure_voice_taxes(answers: Iterable[VoiceAnswer]) -> tuple[VoiceTax, ...]:
+def measure_voice_taxes(answers: Iterable[TaxedAnswer]) -> tuple[VoiceTax, ...]:
     """Return the tax of each model in each spoken variant, paired with the same case and repeat typed."""
     typed: dict[tuple[str, str, int], Outcome] = {}
-    spoken: list[VoiceAnswer] = []
+    spoken: list[TaxedAnswer] = []
     for each in answers:
-        if each.variant == TEXT:
+        if each.variant == TEXT_VARIANT:
             typed[each.model, each.case, each.repeat] = each.outcome
         else:
             spoken.append(each)
@@ -363,7 +365,7 @@ def measure_voice_taxes(answers: Iterable[VoiceAnswer]) -> tuple[VoiceTax, ...]:
     )
 
 
-def _measure_voice_tax(model: str, variant: str, answers: Sequence[tuple[Outcome | None, VoiceAnswer]]) -> VoiceTax:
+def _measure_voice_tax(model: str, variant: str, answers: Sequence[tuple[Outcome | None, TaxedAnswer]]) -> VoiceTax:
     pairs = [(text, each) for text, each in answers if text is not None and are_comparable(text, each)]
     causes = [(each, find_loss_cause(text, each)) for text, each in pairs]
     base: dict[str, list[Outcome]] = {}
@@ -475,26 +477,26 @@ class CallTally:
     def __init__(self) -> None:
         self._calls: dict[tuple[str, str], list[Mapping[str, object]]] = {}
         self._lines: dict[tuple[str, str], list[MeasuredLine]] = {}
-        self._answers: list[VoiceAnswer] = []
-        self._written_answers: list[VoiceAnswer] = []
+        self._answers: list[TaxedAnswer] = []
+        self._written_answers: list[TaxedAnswer] = []
         self._judged_by_recording: Counter[tuple[str, str]] = Counter()
 
     def add(self, result: Result) -> None:
         """Count one result; of a typed one, keep only the outcome."""
-        if result.key.variant == TEXT:
+        if result.key.variant == TEXT_VARIANT:
             self._written_answers.append(make_voice_answer(result))
             return
         self._answers.append(make_voice_answer(result))
         for check in result.checks:
-            if check.name == CALL and check.evidence:
-                key = (result.key.model, _full_variant(result.key.variant, check.evidence))
-                self._lines.setdefault(key, []).extend(measured_lines(check.evidence))
-                self._calls.setdefault(key, []).append(_call_numbers(check.evidence))
+            if check.name == CALL_CHECK and check.evidence:
+                key = (result.key.model, _add_case_conditions(result.key.variant, check.evidence))
+                self._lines.setdefault(key, []).extend(read_measured_lines(check.evidence))
+                self._calls.setdefault(key, []).append(_read_call_measurements(check.evidence))
                 self._judged_by_recording[key] += result.outcome in SCORED and _is_judged_by_recording(
                     result.reply, check.evidence
                 )
 
-    def voice(self) -> RunVoice | None:
+    def summarise_voice(self) -> RunVoice | None:
         """Return the summary so far; None without spoken results."""
         if not self._answers:
             return None
@@ -510,40 +512,40 @@ class CallTally:
             variant,
             len(calls),
             measure_turn_taking(lines),
-            _pool_errors(calls, "heard"),
-            _pool_errors(calls, "referred"),
-            _median_of(calls, "words_a_minute"),
-            _median_of(calls, "quality"),
+            _pool_word_errors(calls, "heard"),
+            _pool_word_errors(calls, "referred"),
+            _median_measurement(calls, "words_a_minute"),
+            _median_measurement(calls, "quality"),
             self._judged_by_recording[model, variant],
         )
 
 
-def _full_variant(variant: str, evidence: Mapping[str, object]) -> str:
+def _add_case_conditions(variant: str, evidence: Mapping[str, object]) -> str:
     """Return the variant of a call, with the conditions that its case may set.
 
-    >>> _full_variant("voice", {"conditions": "noise=10dB"}), _full_variant("voice+phone", {})
+    >>> _add_case_conditions("voice", {"conditions": "noise=10dB"}), _add_case_conditions("voice+phone", {})
     ('voice+noise=10dB', 'voice+phone')
     """
     under = evidence.get("conditions")
     return variant if not isinstance(under, str) else f"voice+{under}" if under else "voice"
 
 
-def _call_numbers(evidence: Mapping[str, object]) -> Mapping[str, object]:
+def _read_call_measurements(evidence: Mapping[str, object]) -> Mapping[str, object]:
     """Return the few numbers of a call that are summed up: the whole evidence is large, and calls may be many."""
     return {
-        "heard": recognition_errors(evidence),
-        "referred": reference_errors(evidence),
+        "heard": read_recognition_errors(evidence),
+        "referred": read_reference_errors(evidence),
         "words_a_minute": _get_nested(evidence, "sound", "words_a_minute"),
         "quality": _get_nested(evidence, "sound", "quality", "overall"),
     }
 
 
-def recognition_errors(evidence: Mapping[str, object]) -> WordErrors:
+def read_recognition_errors(evidence: Mapping[str, object]) -> WordErrors:
     """Return the provider's word errors in one call; without words where it does not report what it heard."""
     return _sum_word_errors([each] if (each := _get_nested(evidence, "words", "heard")) else [])
 
 
-def reference_errors(evidence: Mapping[str, object]) -> WordErrors:
+def read_reference_errors(evidence: Mapping[str, object]) -> WordErrors:
     """Return the word errors of one recording against its references; without words where there are none."""
     return _sum_word_errors(
         [each for each in _get_nested(evidence, "words", "references") or () if isinstance(each, Mapping)]
@@ -558,23 +560,23 @@ def _is_judged_by_recording(reply: Reply | None, evidence: Mapping[str, object])
     return any(answer not in said for answer in (reply.answers if reply else ()))
 
 
-def _sum_word_errors(comparisons: Sequence[Any]) -> WordErrors:
+def _sum_word_errors(text_comparisons: Sequence[Any]) -> WordErrors:
     """Sum the comparisons of one call."""
-    errors, words = _count_errors(comparisons, "words")
-    wrong, characters = _count_errors(comparisons, "characters")
-    missed = sum(len(_get_nested(each, "missed") or ()) for each in comparisons)
+    errors, words = _count_errors(text_comparisons, "words")
+    wrong, characters = _count_errors(text_comparisons, "characters")
+    missed = sum(len(_get_nested(each, "missed") or ()) for each in text_comparisons)
     return WordErrors(errors, words, errors / words if words else None, wrong, characters, missed)
 
 
-def _count_errors(comparisons: Sequence[Any], unit: str) -> tuple[int, int]:
+def _count_errors(text_comparisons: Sequence[Any], unit: str) -> tuple[int, int]:
     """Return how many words or characters are wrong, and how many there are."""
     kinds = ("substitutions", "deletions", "insertions")
-    errors = sum(_get_nested(each, unit, kind) or 0 for each in comparisons for kind in kinds)
-    return errors, sum(_get_nested(each, unit, "reference_words") or 0 for each in comparisons)
+    errors = sum(_get_nested(each, unit, kind) or 0 for each in text_comparisons for kind in kinds)
+    return errors, sum(_get_nested(each, unit, "reference_words") or 0 for each in text_comparisons)
 
 
-def _pool_errors(calls: list[Mapping[str, object]], name: str) -> WordErrors:
-    found = [each for call in calls if isinstance(each := call[name], WordErrors)]
+def _pool_word_errors(measurements_by_call: list[Mapping[str, object]], measurement_name: str) -> WordErrors:
+    found = [each for call in measurements_by_call if isinstance(each := call[measurement_name], WordErrors)]
     rates = [each.mean for each in found if each.mean is not None]
     return WordErrors(
         sum(each.errors for each in found),
@@ -586,6 +588,6 @@ def _pool_errors(calls: list[Mapping[str, object]], name: str) -> WordErrors:
     )
 
 
-def _median_of(calls: list[Mapping[str, object]], name: str) -> float | None:
-    found = [value for call in calls if isinstance(value := call[name], int | float)]
+def _median_measurement(measurements_by_call: list[Mapping[str, object]], measurement_name: str) -> float | None:
+    found = [value for call in measurements_by_call if isinstance(value := call[measurement_name], int | float)]
     return median(found) if found else None

@@ -21,22 +21,31 @@ from pramana.app.findings import ComputationCache, RunSummaries
 from pramana.app.known_suites import KnownSuites
 from pramana.app.pulls import Downloads
 from pramana.app.spending import LocalProgram
-from pramana.app.tail import Tail
+from pramana.app.tail import EventTail
 from pramana.errors import PramanaError
 from pramana.store.preferences import Preferences
 from pramana.store.store import Store
 from pramana.store.tokens import Role
 
-__all__ = ["App", "Credential", "ServerBusy", "TooLarge", "User", "allowed_user", "is_loopback", "use_case"]
+__all__ = [
+    "App",
+    "Credential",
+    "RequestTooLarge",
+    "ServerBusy",
+    "User",
+    "is_loopback",
+    "require_allowed_user",
+    "use_case",
+]
 log = logging.getLogger("pramana.app")
-_Made = TypeVar("_Made")
-_Given = ParamSpec("_Given")
-Lane = Literal["here", "work", "heavy", "outside", "runs"]
+_Return = TypeVar("_Return")
+_Params = ParamSpec("_Params")
+ThreadLane = Literal["here", "work", "heavy", "outside", "runs"]
 """Where a use case runs: on the event loop (`here`), or in the threads for store access, long work, requests to other
 hosts, or runs."""
-RULES: dict[str, Role] = {}
+ROLE_BY_USE_CASE: dict[str, Role] = {}
 """The role that each use case needs, by module and name."""
-OPEN_WHEN: dict[str, Callable[[Preferences], bool]] = {}
+ALLOW_ANONYMOUS_WHEN: dict[str, Callable[[Preferences], bool]] = {}
 """The use cases that a setting can open to anonymous callers, each with a function that reads the setting."""
 PROBE_VALID_S, PROBE_TIMEOUT_S = 1.0, 3.0
 """How long a successful read counts as proof that the store is available, and the timeout of a new probe."""
@@ -50,7 +59,7 @@ class ServerBusy(PramanaError, code="busy", http_status=503):
     retry_after_s = 5
 
 
-class TooLarge(PramanaError, code="too_large", http_status=413):
+class RequestTooLarge(PramanaError, code="too_large", http_status=413):
     """One request sent more bytes than the settings allow."""
 
 
@@ -61,7 +70,7 @@ class _WorkQueue:
     threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(MAX_RUNNING_REQUESTS))
     request_count: int = 0
 
-    async def run(self, work: Callable[[], _Made]) -> _Made:
+    async def run(self, work: Callable[[], _Return]) -> _Return:
         if self.request_count >= MAX_RUNNING_REQUESTS + MAX_WAITING_REQUESTS:
             raise ServerBusy("too many requests of this kind are waiting; try again in a few seconds")
         self.request_count += 1
@@ -90,38 +99,38 @@ class App:
     started_at: float = field(default_factory=clock.timestamp)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is about to stop; open event streams end."""
-    on_queued: Callable[[], None] = lambda: None
+    on_run_queued: Callable[[], None] = lambda: None
     """Called when this process queues a run, so that `jobs` starts it without polling the store."""
-    tokens_existed: bool = False
+    has_had_tokens: bool = False
     """Whether a token was ever created, valid or not: if so, others may be using this server."""
-    tokens_ended: bool = False
+    have_all_tokens_ended: bool = False
     """Whether tokens exist and all of them are revoked or expired."""
     _preferences: Preferences = field(default_factory=Preferences)
-    _changes: int = 0
+    _preference_change_count: int = 0
     _store_is_unreadable: bool = False
-    _probe: "asyncio.Task[int] | None" = None
-    _probed: float = float("-inf")
+    _probe_task: "asyncio.Task[int] | None" = None
+    _probe_started_at: float = float("-inf")
     _heavy_queue: _WorkQueue = field(default_factory=_WorkQueue)
     _network_queue: _WorkQueue = field(default_factory=_WorkQueue)
     _run_queue: _WorkQueue = field(default_factory=_WorkQueue)
     access: Access = field(init=False)
-    findings: RunSummaries = field(init=False)
+    run_summaries: RunSummaries = field(init=False)
     """Summaries of runs, cached and updated as results arrive."""
-    comparisons: ComputationCache = field(default_factory=ComputationCache)
-    tail: Tail = field(init=False)
+    comparison_cache: ComputationCache = field(default_factory=ComputationCache)
+    event_tail: EventTail = field(init=False)
     """Publishes new results and changes to the event streams."""
     known_suites: KnownSuites = field(init=False)
 
-    local: LocalProgram | None = None
+    local_program: LocalProgram | None = None
     """Set in a program that only this account's user can reach; enables the use cases of `app.local`."""
-    pulls: Downloads = field(default_factory=Downloads)
+    downloads: Downloads = field(default_factory=Downloads)
     """Downloads of weights by this process."""
     streams: OpenStreams = field(init=False)
     """The open event streams and the WebSockets of pages."""
 
     def __post_init__(self) -> None:
-        self.access, self.findings = Access(self), RunSummaries(self.store)
-        self.tail, self.known_suites = Tail(self.store, self.closing), KnownSuites(self.store)
+        self.access, self.run_summaries = Access(self), RunSummaries(self.store)
+        self.event_tail, self.known_suites = EventTail(self.store, self.closing), KnownSuites(self.store)
         self.streams = OpenStreams(self.access)
 
     # ── Server settings ──
@@ -132,22 +141,24 @@ class App:
 
     def set_preferences(self, preferences: Preferences) -> None:
         """Apply settings that this process has just stored, without waiting for the next refresh."""
-        self._changes += 1
+        self._preference_change_count += 1
         self._preferences = preferences
 
-    def refresh(self) -> None:
+    def refresh_settings(self) -> None:
         """Read the settings and whether there are tokens. Blocks: never call it on the event loop."""
-        self.tokens_existed = self.store.tokens.has_ever_existed()
-        self.tokens_ended = self.tokens_existed and not self.store.tokens.has_valid_token()
-        before = self._changes
+        self.has_had_tokens = self.store.tokens.has_ever_had_token()
+        self.have_all_tokens_ended = self.has_had_tokens and not self.store.tokens.has_valid_token()
+        before = self._preference_change_count
         found = self.store.preferences.read()
-        if before == self._changes:  # settings changed during the read are newer than what was read
+        if before == self._preference_change_count:  # settings changed during the read are newer than what was read
             self._preferences = found
 
-    async def refresh_if_readable(self) -> None:
+    async def refresh_settings_if_readable(self) -> None:
         """Read the settings; if the store cannot be read, keep the last known ones."""
         try:
-            await anyio.to_thread.run_sync(self.refresh, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+            await anyio.to_thread.run_sync(
+                self.refresh_settings, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+            )
         except Exception as error:  # noqa: BLE001 - the server must go on after any error
             if not self._store_is_unreadable:
                 log.warning("the settings cannot be read, so the previous ones stay in effect: %s", error)
@@ -155,51 +166,51 @@ class App:
         else:
             self._store_is_unreadable = False
 
-    async def refresh_periodically(self) -> None:
+    async def refresh_settings_periodically(self) -> None:
         """Read the settings every few seconds, in a thread, for as long as the server runs."""
         while True:
             await asyncio.sleep(LOOKUP_CACHE_S)
-            await self.refresh_if_readable()
+            await self.refresh_settings_if_readable()
 
     # ── Store and threads ──
 
     async def is_store_available(self) -> bool:
         """Return whether the store can be read; concurrent callers share one probe, which runs in a reserved thread."""
         now = clock.monotonic()
-        if self._probe is None or (self._probe.done() and now - self._probed > PROBE_VALID_S):
+        if self._probe_task is None or (self._probe_task.done() and now - self._probe_started_at > PROBE_VALID_S):
             asked = anyio.to_thread.run_sync(
-                self.store.changes.last, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+                self.store.changes.last_number, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
             )
-            self._probe, self._probed = asyncio.ensure_future(asked), now
+            self._probe_task, self._probe_started_at = asyncio.ensure_future(asked), now
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_S):
-                await asyncio.shield(self._probe)
+                await asyncio.shield(self._probe_task)
         except (PramanaError, TimeoutError):
             return False
         return True
 
-    async def run_in_thread(self, work: Callable[[], _Made]) -> _Made:
+    async def run_in_thread(self, work: Callable[[], _Return]) -> _Return:
         """Run store access in a thread, since nothing may block the event loop."""
         return await anyio.to_thread.run_sync(work)
 
-    async def run_in_heavy_thread(self, work: Callable[[], _Made]) -> _Made:
+    async def run_in_heavy_thread(self, work: Callable[[], _Return]) -> _Return:
         """Run long work in one of a few separate threads, so that it delays nothing else."""
         return await self._heavy_queue.run(work)
 
-    async def run_in_network_thread(self, work: Callable[[], _Made]) -> _Made:
+    async def run_in_network_thread(self, work: Callable[[], _Return]) -> _Return:
         """Run requests to other hosts, which may be slow, in separate threads."""
         return await self._network_queue.run(work)
 
-    async def run_in_run_thread(self, work: Callable[[], _Made]) -> _Made:
+    async def run_in_run_thread(self, work: Callable[[], _Return]) -> _Return:
         """Run an evaluation run in this process, in one of a few separate threads."""
         return await self._run_queue.run(work)
 
-    def check_size(self, *sent: str | bytes) -> None:
-        """Raise `TooLarge` if the documents together exceed the size limit of one request."""
+    def check_request_size(self, *documents: str | bytes) -> None:
+        """Raise `RequestTooLarge` if the documents together exceed the size limit of one request."""
         most = self.preferences().largest_body_mb
-        sizes = (len(each if isinstance(each, bytes) else each.encode(errors="surrogatepass")) for each in sent)
+        sizes = (len(each if isinstance(each, bytes) else each.encode(errors="surrogatepass")) for each in documents)
         if sum(sizes) > most << 20:
-            raise TooLarge(f"a request may have at most {most} MB; send a smaller request")
+            raise RequestTooLarge(f"a request may have at most {most} MB; send a smaller request")
 
     # ── Reachability ──
 
@@ -216,7 +227,7 @@ class App:
     @property
     def is_local_only(self) -> bool:
         """Whether only this machine can use the server: no token was ever created, no host name or proxy is set."""
-        return self.trusts_own_account and not self.tokens_existed
+        return self.trusts_own_account and not self.has_had_tokens
 
     def private_addresses_allowed(self) -> bool:
         """Whether URLs that users enter may point to private addresses."""
@@ -238,28 +249,29 @@ def is_loopback(host: str) -> bool:
 
 
 def use_case(
-    role: Role, lane: Lane = "work", open_when: Callable[[Preferences], bool] | None = None
+    role: Role, lane: ThreadLane = "work", allow_anonymous_when: Callable[[Preferences], bool] | None = None
 ) -> Callable[
-    [Callable[Concatenate[App, User, _Given], _Made]], Callable[Concatenate[App, Credential, _Given], Awaitable[_Made]]
+    [Callable[Concatenate[App, User, _Params], _Return]],
+    Callable[Concatenate[App, Credential, _Params], Awaitable[_Return]],
 ]:
     """Declare a use case: the role that it needs and where it runs (a thread pool, or `here` if it never waits).
 
-    Callers await it with a credential; the function gets the user. With `open_when`, anonymous callers are allowed
-    while that function returns true for the settings.
+    Callers await it with a credential; the function gets the user. With `allow_anonymous_when`, anonymous callers are
+    allowed while that function returns true for the settings.
     """
 
     def declare(
-        function: Callable[Concatenate[App, User, _Given], _Made],
-    ) -> Callable[Concatenate[App, Credential, _Given], Awaitable[_Made]]:
-        RULES[_use_case_name(function)] = role
-        if open_when:
-            OPEN_WHEN[_use_case_name(function)] = open_when
+        function: Callable[Concatenate[App, User, _Params], _Return],
+    ) -> Callable[Concatenate[App, Credential, _Params], Awaitable[_Return]]:
+        ROLE_BY_USE_CASE[_use_case_name(function)] = role
+        if allow_anonymous_when:
+            ALLOW_ANONYMOUS_WHEN[_use_case_name(function)] = allow_anonymous_when
 
         @wraps(function)
         async def call_with_credential(
-            app: App, credential: Credential, /, *given: _Given.args, **named: _Given.kwargs
-        ) -> _Made:
-            user = await allowed_user(app, credential, call_with_credential)
+            app: App, credential: Credential, /, *given: _Params.args, **named: _Params.kwargs
+        ) -> _Return:
+            user = await require_allowed_user(app, credential, call_with_credential)
             work = partial(function, app, user, *given, **named)
             match lane:
                 case "here":
@@ -278,17 +290,17 @@ def use_case(
     return declare
 
 
-async def allowed_user(app: App, credential: Credential, use_case: Callable[..., Any]) -> User:
+async def require_allowed_user(app: App, credential: Credential, use_case: Callable[..., Any]) -> User:
     """Return the user of a credential; raises if they may not call a use case."""
     user, name = await app.access.find_user(credential), _use_case_name(use_case)
-    if not (name in OPEN_WHEN and OPEN_WHEN[name](app.preferences())):
-        require_role(user, RULES[name])
+    if not (name in ALLOW_ANONYMOUS_WHEN and ALLOW_ANONYMOUS_WHEN[name](app.preferences())):
+        require_role(user, ROLE_BY_USE_CASE[name])
     return user
 
 
-def role_of(use_case: Callable[..., Any]) -> Role:
+def required_role(use_case: Callable[..., Any]) -> Role:
     """Return the role that a use case needs."""
-    return RULES[_use_case_name(use_case)]
+    return ROLE_BY_USE_CASE[_use_case_name(use_case)]
 
 
 def _use_case_name(use_case: Callable[..., Any]) -> str:

@@ -31,7 +31,7 @@ CONCURRENT_LOOKUPS = 4
 INVALID_TOKEN = "invalid token: it is unknown, expired or revoked"
 NO_TOKEN = "a token is required: send the header Authorization: Bearer TOKEN"
 ALL_TOKENS_ENDED = "a token is required, and every token of this server is revoked or expired"
-MAX_REMEMBERED = 10_000
+MAX_CACHED_CALLERS = 10_000
 """Most tokens and addresses kept in memory, so that made-up ones cannot fill it."""
 MAX_STREAMS_PER_TOKEN = 100
 MAX_STREAMS_PER_PROCESS = 1_000
@@ -50,19 +50,19 @@ class Unauthorized(PramanaError, code="unauthorized", http_status=401, exit_code
 class TooManyRequests(PramanaError, code="rate_limited", http_status=429, exit_code=3):
     """A token or an address has exceeded its rate limit."""
 
-    def __init__(self, bucket: "Bucket") -> None:
-        super().__init__(f"more than {bucket.limit:,} requests a minute; wait {bucket.wait_s:.0f} s")
+    def __init__(self, bucket: "RateLimitBucket") -> None:
+        super().__init__(f"more than {bucket.requests_per_minute:,} requests a minute; wait {bucket.wait_s:.0f} s")
         self.retry_after_s = max(1, round(bucket.wait_s + 0.5))
 
 
 class Credential(Struct, frozen=True):
     """What a front end knows about a caller; permissions are decided here."""
 
-    secret: str | None = None
+    token_secret: str | None = None
     """A token."""
-    session: str | None = None
+    session_secret: str | None = None
     """The secret of a browser's session."""
-    own_account: bool = False
+    is_own_account: bool = False
     """Whether the connection comes from the account on this machine that the server runs as."""
     address: str = "?"
     """The IP address, against which requests without a token are counted."""
@@ -75,7 +75,7 @@ class User(Struct, frozen=True):
     role: Role | None
     """None: anonymous."""
     token_id: str | None = None
-    session: str | None = None
+    session_hash: str | None = None
     """The hash of the session's secret, for a browser."""
 
     def has_role(self, role: Role) -> bool:
@@ -83,28 +83,28 @@ class User(Struct, frozen=True):
         return self.role is not None and ROLES.index(self.role) >= ROLES.index(role)
 
 
-OWNER = User("local", "admin")
+LOCAL_OWNER = User("local", "admin")
 """The account that the server runs as; with --no-auth, every caller."""
 ANONYMOUS = User("anonymous", None)
-STARTUP_ID = "start-up"
+STARTUP_TOKEN_ID = "start-up"
 """The token id of the start-up token, which is not in the store."""
 
 
-class Bucket(NamedTuple):
+class RateLimitBucket(NamedTuple):
     """How many more requests a token or an address may make; it refills continuously."""
 
-    limit: int
-    left: int
+    requests_per_minute: int
+    requests_left: int
     full_in_s: float
     wait_s: float
     """Until the next request is allowed; 0 if this one was."""
 
 
-class AccessHost(Protocol):
+class AccessSettings(Protocol):
     """What `Access` needs from the `App`."""
 
     open_to_all: bool
-    tokens_ended: bool
+    have_all_tokens_ended: bool
     store: Store
 
     @property
@@ -116,7 +116,7 @@ class AccessHost(Protocol):
 class Access:
     """Resolves tokens and sessions to users, and counts requests."""
 
-    def __init__(self, app: AccessHost) -> None:
+    def __init__(self, app: AccessSettings) -> None:
         self._app = app
         self._known: OrderedDict[str, tuple[float, User | None]] = OrderedDict()
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
@@ -132,45 +132,56 @@ class Access:
         server's own account does not need one, and anyone else is anonymous.
         """
         if self._app.open_to_all:
-            return OWNER
-        if credential.secret is not None:
-            if holder := await self._find(credential.secret, is_session=False):
+            return LOCAL_OWNER
+        if credential.token_secret is not None:
+            if holder := await self._find_cached_user(credential.token_secret, is_session=False):
                 return holder
             raise self.make_unauthorized(INVALID_TOKEN)
-        found = await self._find(credential.session, is_session=True) if credential.session else None
-        return found or (OWNER if self._is_owner(credential) else ANONYMOUS)
+        found = (
+            await self._find_cached_user(credential.session_secret, is_session=True)
+            if credential.session_secret
+            else None
+        )
+        return found or (LOCAL_OWNER if self._is_owner(credential) else ANONYMOUS)
 
-    async def authorize(self, credential: Credential, note: Callable[[Bucket], None] = lambda _: None) -> User:
-        """Return the user of a credential and count the request; `note` receives the bucket with the requests left."""
+    async def authorize(
+        self, credential: Credential, report_bucket: Callable[[RateLimitBucket], None] = lambda _: None
+    ) -> User:
+        """Return the user of a credential and count the request.
+
+        `report_bucket` receives the bucket with the requests left.
+        """
         if not self._is_known(credential):
-            self._count_request(ANONYMOUS, credential, note)  # made-up tokens are counted before they are looked up
+            self._count_request(
+                ANONYMOUS, credential, report_bucket
+            )  # made-up tokens are counted before they are looked up
         user = await self.find_user(credential)
-        if user is not OWNER:
-            self._count_request(user, credential, note)
+        if user is not LOCAL_OWNER:
+            self._count_request(user, credential, report_bucket)
         return user
 
     def _is_owner(self, credential: Credential) -> bool:
-        return self._app.open_to_all or (credential.own_account and self._app.trusts_own_account)
+        return self._app.open_to_all or (credential.is_own_account and self._app.trusts_own_account)
 
     def _is_known(self, credential: Credential) -> bool:
-        shown = credential.secret or credential.session
+        shown = credential.token_secret or credential.session_secret
         return shown is None or self._is_owner(credential) or self._known.get(shown, (0.0, None))[1] is not None
 
     def make_unauthorized(self, reason: str) -> Unauthorized:
         """Return the error for a refused caller; if every token has ended, with advice on how to get a new one."""
         return (
             Unauthorized(ALL_TOKENS_ENDED, hint=Hint("create_token"))
-            if self._app.tokens_ended
+            if self._app.have_all_tokens_ended
             else Unauthorized(reason)
         )
 
-    async def _find(self, secret: str, *, is_session: bool) -> User | None:
+    async def _find_cached_user(self, secret: str, *, is_session: bool) -> User | None:
         until, found = self._known.get(secret, (0.0, None))
         if until < clock.monotonic():
-            found = await self._look_up(secret, is_session=is_session) if looks_like_token(secret) else None
-        return found if found is None or (found.session is not None) is is_session else None
+            found = await self._look_up_user(secret, is_session=is_session) if looks_like_token(secret) else None
+        return found if found is None or (found.session_hash is not None) is is_session else None
 
-    async def _look_up(self, secret: str, *, is_session: bool) -> User | None:
+    async def _look_up_user(self, secret: str, *, is_session: bool) -> User | None:
         now, session = clock.monotonic(), hash_secret(secret) if is_session else None
         found, token = self._startup_users.get(hash_secret(secret)), None
         if found is None:
@@ -188,40 +199,43 @@ class Access:
     def make_startup_token(self, role: Role = "admin", name: str = "start-up token") -> str:
         """Return a token that is valid until the process ends and is never stored."""
         secret = make_secret()
-        self._startup_users[hash_secret(secret)] = User(name, role, STARTUP_ID)
+        self._startup_users[hash_secret(secret)] = User(name, role, STARTUP_TOKEN_ID)
         return secret
 
     def is_startup_token(self, secret: str) -> bool:
         """Return whether this is the token that the server printed at start-up."""
         found = self._startup_users.get(hash_secret(secret))
-        return found is not None and found.session is None
+        return found is not None and found.session_hash is None
 
     def begin_session(self, user: User) -> str:
         """Start a session for the user's token and return its secret. Writes to the store."""
-        if user.token_id is None or user.session is not None:
+        if user.token_id is None or user.session_hash is not None:
             raise Forbidden("a session needs a token; sign in with a token")
-        if user.token_id != STARTUP_ID:
+        if user.token_id != STARTUP_TOKEN_ID:
             return self._app.store.tokens.begin_session(user.token_id)
         secret = make_secret()
-        self._startup_users[hash_secret(secret)] = replace(user, session=hash_secret(secret))
+        self._startup_users[hash_secret(secret)] = replace(user, session_hash=hash_secret(secret))
         return secret
 
     def end_session(self, user: User) -> None:
         """End the user's session: at once in this process, within seconds in others. Writes to the store."""
-        if user.session is None:
+        if user.session_hash is None:
             return
         self._known = OrderedDict()  # not clear(): the event loop may be about to use an entry
-        if self._startup_users.pop(user.session, None) is None:
-            self._app.store.tokens.end_session(user.session)
+        if self._startup_users.pop(user.session_hash, None) is None:
+            self._app.store.tokens.end_session(user.session_hash)
 
     async def find_ended_users(self, users: Collection[User]) -> set[User]:
         """Return the users whose token or session has ended, or whose role was lowered."""
-        stored = {each for each in users if each.token_id not in (None, STARTUP_ID)}
-        ids, sessions = {str(each.token_id) for each in stored}, {each.session for each in stored if each.session}
+        stored = {each for each in users if each.token_id not in (None, STARTUP_TOKEN_ID)}
+        ids, sessions = (
+            {str(each.token_id) for each in stored},
+            {each.session_hash for each in stored if each.session_hash},
+        )
 
         def look() -> tuple[dict[str, Role], set[str]]:
             tokens = self._app.store.tokens
-            return tokens.roles(ids), tokens.open_sessions(sessions) if sessions else set()
+            return tokens.read_roles(ids), tokens.find_open_sessions(sessions) if sessions else set()
 
         roles, still_open = await anyio.to_thread.run_sync(look, limiter=self._lookups) if ids else ({}, set())
         still_open |= self._startup_users.keys()
@@ -231,7 +245,7 @@ class Access:
             if (
                 each in stored and not replace(each, role=roles.get(str(each.token_id))).has_role(each.role or "viewer")
             )
-            or (each.session is not None and each.session not in still_open)
+            or (each.session_hash is not None and each.session_hash not in still_open)
         }
 
     async def _note_token_use(self, token_id: str) -> None:
@@ -244,7 +258,9 @@ class Access:
         finally:
             del self._note_tasks[token_id]
 
-    def _count_request(self, user: User, credential: Credential, note: Callable[[Bucket], None]) -> None:
+    def _count_request(
+        self, user: User, credential: Credential, report_bucket: Callable[[RateLimitBucket], None]
+    ) -> None:
         """Count a request against its token or address; raises `TooManyRequests`."""
         limit, now = self._app.preferences().requests_per_minute, clock.monotonic()
         key = user.token_id or f"address {credential.address}"
@@ -254,7 +270,7 @@ class Access:
         left -= enough  # a refused request is not counted, so waiting for the reported time is enough
         put_in_cache(self._buckets, key, (left, now))
         wait_s = 0.0 if enough else (1 - left) * 60 / limit
-        note(bucket := Bucket(limit, int(left), (limit - left) * 60 / limit, wait_s))
+        report_bucket(bucket := RateLimitBucket(limit, int(left), (limit - left) * 60 / limit, wait_s))
         if wait_s:
             raise TooManyRequests(bucket)
 
@@ -273,7 +289,7 @@ class TooManyServerStreams(PramanaError, code="unavailable", http_status=503, ex
 @dataclass(frozen=True, slots=True, eq=False)
 class _OpenStream:
     user: User
-    end: Callable[[], None]
+    end_stream: Callable[[], None]
     is_counted: bool
 
 
@@ -298,15 +314,15 @@ class OpenStreams:
             )
 
     @contextmanager
-    def watch_user(self, user: User, end: Callable[[], None], *, is_counted: bool = False) -> Iterator[None]:
-        """Call `end` if the user's token or session ends or its role is lowered while the context is open.
+    def watch_user(self, user: User, end_stream: Callable[[], None], *, is_counted: bool = False) -> Iterator[None]:
+        """Call `end_stream` if the user's token or session ends or its role is lowered while the context is open.
 
-        `end` may be called more than once. Only event streams are counted, not the WebSockets of pages.
+        `end_stream` may be called more than once. Only event streams are counted, not the WebSockets of pages.
         """
-        opened = _OpenStream(user, end, is_counted)
+        opened = _OpenStream(user, end_stream, is_counted)
         self._open.add(opened)
         if user.token_id and (self._watching is None or self._watching.done()):
-            self._watching = asyncio.create_task(self._watch())
+            self._watching = asyncio.create_task(self._end_streams_of_ended_users())
         try:
             yield
         finally:
@@ -331,7 +347,7 @@ class OpenStreams:
             if not limit.expired():
                 raise
 
-    async def _watch(self) -> None:
+    async def _end_streams_of_ended_users(self) -> None:
         while users := {each.user for each in self._open if each.user.token_id}:
             await asyncio.sleep(LOOKUP_CACHE_S)
             with suppress(PramanaError):  # the store may come back; until then, nothing is sent either
@@ -339,7 +355,7 @@ class OpenStreams:
                     users
                 )  # a stream opened during the lookup is checked by the next one
                 for each in [each for each in self._open if each.user in ended]:
-                    each.end()
+                    each.end_stream()
 
 
 # ── Shared parts ──
@@ -354,7 +370,9 @@ def require_role(user: User, role: Role) -> None:
     raise Forbidden(f"this request needs the role {role}, and the token {user.name} has the role {user.role}")
 
 
-def put_in_cache(cache: OrderedDict[_Key, _Value], key: _Key, value: _Value, max_entries: int = MAX_REMEMBERED) -> None:
+def put_in_cache(
+    cache: OrderedDict[_Key, _Value], key: _Key, value: _Value, max_entries: int = MAX_CACHED_CALLERS
+) -> None:
     """Cache a value and evict the least recently used one when the cache is full."""
     cache[key] = value
     cache.move_to_end(key)

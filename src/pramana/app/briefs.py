@@ -25,9 +25,9 @@ from pramana.app.views import (
 )
 from pramana.model import Case, Outcome, Result
 
-MAX_NAMED = 10
+MAX_NAMED_FAILURES = 10
 """Most failed results and reasons that a brief lists; its counts include all."""
-LASTING_LIMITS = {"max_cost_usd": "limits.maxCost", "max_total_tokens": "limits.maxTotalTokens"}
+LIMITS_ACROSS_SITTINGS = {"max_cost_usd": "limits.maxCost", "max_total_tokens": "limits.maxTotalTokens"}
 """The limits that span all sittings of a run, with the names that an agent uses for them."""
 MAX_TEXT_LENGTH = 2_000
 """Most characters of a prompt or a reply in a list of failures."""
@@ -96,7 +96,7 @@ class RunBriefView(RunView, frozen=True, kw_only=True):
         Meta(description="Where there are several models, the breakdowns of each: model, dimension, value"),
     ]
     without_verdict: Annotated[tuple[ReasonView, ...], Meta(description="Most frequent first")]
-    failed: Annotated[tuple[FailedView, ...], Meta(description=f"The first {MAX_NAMED}")]
+    failed: Annotated[tuple[FailedView, ...], Meta(description=f"The first {MAX_NAMED_FAILURES}")]
     judged_by: Annotated[str | None, Meta(description="Judge models, in a sentence")]
     notes: Annotated[tuple[str, ...], Meta(description="What limits how far the numbers can be trusted")]
 
@@ -130,17 +130,17 @@ class FailedResultView(View, frozen=True, kw_only=True):
 def list_failures(app: App, _: User, run_id: str, wanted: FailureFilter) -> Listed[FailedResultView]:
     """Return results that did not pass, in the order they were stored."""
     run = app.store.runs.find_scored(run_id)
-    found, total = app.store.results.page(
+    found, total = app.store.results.read_page(
         run, outcome=Outcome(wanted.outcome), model=wanted.model, limit=wanted.page_size, offset=wanted.offset
     )
-    return Listed([_failed_view(seq, *app.store.results.read(run, seq)) for seq, _ in found], total)
+    return Listed([_failed_result_view(seq, *app.store.results.read(run, seq)) for seq, _ in found], total)
 
 
 @use_case("viewer")
 def find_results(app: App, _: User, run_id: str, case: str, wanted: PageRequest) -> Listed[ResultDetailView]:
     """Return the full results of one case, by its id or digest: one for each model, variant and repeat."""
     run = app.store.runs.find_scored(run_id)
-    found, total = app.store.results.page(run, case=case, limit=wanted.page_size, offset=wanted.offset)
+    found, total = app.store.results.read_page(run, case=case, limit=wanted.page_size, offset=wanted.offset)
     read = [(seq, *app.store.results.read(run, seq)) for seq, _ in found]
     return Listed([result_detail_view(*each, run.plan.system_prompt) for each in read], total)
 
@@ -164,13 +164,14 @@ def make_brief(run: RunDetailView) -> RunBriefView:
         by_model={model: _rate_views(by, broken_down) for model, by in summary.by_model.items()} if several else {},
         without_verdict=tuple(
             ReasonView(outcome=each.outcome, reason=each.text, count=each.count, cases=each.cases)
-            for each in summary.reasons[:MAX_NAMED]
+            for each in summary.reasons[:MAX_NAMED_FAILURES]
         ),
         failed=tuple(
-            FailedView(case=each.case, model=each.model, reason=each.reason) for each in summary.failures[:MAX_NAMED]
+            FailedView(case=each.case, model=each.model, reason=each.reason)
+            for each in summary.failures[:MAX_NAMED_FAILURES]
         ),
         judged_by=summary.judged_by or None,
-        notes=(*_limit_to_raise(run), *summary.mixed_judges, *summary.not_reproducible),
+        notes=(*_advise_raising_limit(run), *summary.mixed_judges, *summary.not_reproducible),
     )
 
 
@@ -180,9 +181,12 @@ def without_pooled_rate(run: RunView) -> RunView:
 
 
 def _rate_views(
-    by: Mapping[Dimension, Mapping[str, Rate]], wanted: Iterable[Dimension]
+    rates_by_dimension: Mapping[Dimension, Mapping[str, Rate]], dimensions: Iterable[Dimension]
 ) -> dict[str, dict[str, RateView]]:
-    return {name: {value: rate_view(rate) for value, rate in by.get(name, {}).items()} for name in wanted}
+    return {
+        name: {value: rate_view(rate) for value, rate in rates_by_dimension.get(name, {}).items()}
+        for name in dimensions
+    }
 
 
 def _latency_by_model(run: RunDetailView) -> dict[str, LatencyView]:
@@ -193,9 +197,9 @@ def _latency_by_model(run: RunDetailView) -> dict[str, LatencyView]:
     }
 
 
-def _limit_to_raise(run: RunDetailView) -> list[str]:
+def _advise_raising_limit(run: RunDetailView) -> list[str]:
     """Return the advice to raise the limit that would end a resumed run again; empty if there is none."""
-    name = LASTING_LIMITS.get(run.notes.get("reached_limit", ""))
+    name = LIMITS_ACROSS_SITTINGS.get(run.notes.get("reached_limit", ""))
     if name is None or run.status == "finished":
         return []
     return [f"A resumed run keeps its limits: resume this one with a higher {name}"]
@@ -216,7 +220,7 @@ def rate_view(rate: Rate) -> RateView:
     )
 
 
-def _failed_view(seq: int, case: Case, result: Result) -> FailedResultView:
+def _failed_result_view(seq: int, case: Case, result: Result) -> FailedResultView:
     found = asdict(result_view(seq, result))
     reply = result.reply.text if result.reply else None
     return FailedResultView(

@@ -12,7 +12,7 @@ from msgspec import Meta, field
 from msgspec.structs import replace
 
 from pramana.analyse.numbers import format_duration
-from pramana.analyse.voice import CALL, MeasuredLine, measured_lines
+from pramana.analyse.voice import CALL_CHECK, MeasuredLine, read_measured_lines
 from pramana.app import App, User, use_case
 from pramana.app.views import View
 from pramana.errors import EngineMissing, NotFound, PramanaError, StoreFailed
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pramana.audio import Samples
 
 MIN_COLUMNS, MAX_COLUMNS = 100, 4_000
-_DIGITS = 4
+_PEAK_DECIMALS = 4
 
 
 class TranscriptEntryView(View, frozen=True):
@@ -84,12 +84,12 @@ def read_call(
     )
 
 
-def _read_recording(call: Call, blob: Callable[[str], bytes]) -> "tuple[Samples, int]":
+def _read_recording(call: Call, read_blob: Callable[[str], bytes]) -> "tuple[Samples, int]":
     """Return the samples of a call, the caller's first; raises `NotFound` if there is no readable recording."""
     from pramana import audio
 
     try:
-        samples, rate = audio.read_wav(blob(call.recording))
+        samples, rate = audio.read_wav(read_blob(call.recording))
     except EngineMissing:
         raise
     except StoreFailed:
@@ -109,39 +109,41 @@ def _read_recording(call: Call, blob: Callable[[str], bytes]) -> "tuple[Samples,
 # ── The transcript ──
 
 
-def make_transcript(case: Case, result: Result, blob: Callable[[str], bytes]) -> list[TranscriptEntryView]:
+def make_transcript(case: Case, result: Result, read_blob: Callable[[str], bytes]) -> list[TranscriptEntryView]:
     """Return the conversation, ordered by start time; without a reply, the planned lines."""
     reply = result.reply
     if reply is None or reply.call is None:
-        return _written_conversation(case, reply)
+        return _make_written_conversation(case, reply)
     try:
-        log = CallLog([json.loads(line) for line in blob(reply.call.log).splitlines()])
+        log = CallLog([json.loads(line) for line in read_blob(reply.call.log).splitlines()])
     except (PramanaError, ValueError) as error:
         return [TranscriptEntryView("answer", reply.text, note=f"the event log of this call cannot be read: {error}")]
-    measured = _measured_lines(result)
-    told, heard = log.texts("agent_text"), log.texts("user_text")
+    measured = _find_measured_lines(result)
+    told, heard = log.list_transcripts("agent_text"), log.list_transcripts("user_text")
     found = [TranscriptEntryView("agent", told[0], 0.0, "before the caller")] if told[0] else []
     for place, line in enumerate(log.lines):
         times = measured.get(place, MeasuredLine())
         found.append(
-            TranscriptEntryView("caller", line.text, line.start, _describe_interruption(times) if line.barge_in else "")
+            TranscriptEntryView(
+                "caller", line.text, line.start_s, _describe_interruption(times) if line.barge_in else ""
+            )
         )
         if heard[place + 1]:
-            found.append(TranscriptEntryView("heard as", heard[place + 1], line.start))
+            found.append(TranscriptEntryView("heard as", heard[place + 1], line.start_s))
         written = reply.answers[place] if place < len(reply.answers) else ""
         said, at = told[place + 1], times.first_audible_s
         if said or written or at is not None:
             by_ear = "as the speech recognition heard it" if not said and written else ""
             note = "; ".join(each for each in (_describe_wait(times), by_ear) if each)
-            found.append(TranscriptEntryView("agent", said or written or "(no words)", at or line.end, note))
+            found.append(TranscriptEntryView("agent", said or written or "(no words)", at or line.end_s, note))
             if said and written and written != said:
-                found.append(TranscriptEntryView("our ear", written, at or line.end))
+                found.append(TranscriptEntryView("our ear", written, at or line.end_s))
         elif not line.backchannel:  # a backchannel needs no answer
-            found.append(TranscriptEntryView("agent", "(nothing)", line.end, _describe_wait(times)))
+            found.append(TranscriptEntryView("agent", "(nothing)", line.end_s, _describe_wait(times)))
     return sorted(found, key=lambda each: each.at_s or 0.0)
 
 
-def _written_conversation(case: Case, reply: Reply | None) -> list[TranscriptEntryView]:
+def _make_written_conversation(case: Case, reply: Reply | None) -> list[TranscriptEntryView]:
     """Return a typed conversation: each line of the script, starting with the prompt, with its answer."""
     asked = [TranscriptEntryView("user", line.text) for line in case.script] or [
         TranscriptEntryView(turn.role, turn.text) for turn in case.turns
@@ -159,10 +161,10 @@ def _written_conversation(case: Case, reply: Reply | None) -> list[TranscriptEnt
     return [*both, *asked[len(answers) :], *called]  # includes lines without an answer
 
 
-def _measured_lines(result: Result) -> Mapping[int, MeasuredLine]:
+def _find_measured_lines(result: Result) -> Mapping[int, MeasuredLine]:
     for check in result.checks:
-        if check.name == CALL and check.evidence:
-            return dict(enumerate(measured_lines(check.evidence)))
+        if check.name == CALL_CHECK and check.evidence:
+            return dict(enumerate(read_measured_lines(check.evidence)))
     return {}
 
 
@@ -191,16 +193,16 @@ def _describe_interruption(times: MeasuredLine) -> str:
 # ── Turns ──
 
 
-def list_turns(result: Result, call: Call, blob: Callable[[str], bytes]) -> list[TurnTakenView]:
+def list_turns(result: Result, call: Call, read_blob: Callable[[str], bytes]) -> list[TurnTakenView]:
     """Return who talked when, ordered by start time: lines as played, answers as measured."""
     try:
-        log = CallLog([json.loads(line) for line in blob(call.log).splitlines()])
+        log = CallLog([json.loads(line) for line in read_blob(call.log).splitlines()])
     except (PramanaError, ValueError):
         return []  # the conversation shows it
-    found = [TurnTakenView(who="caller", start_seconds=line.start, end_seconds=line.end) for line in log.lines]
+    found = [TurnTakenView(who="caller", start_seconds=line.start_s, end_seconds=line.end_s) for line in log.lines]
     found += [
         TurnTakenView(who="agent", start_seconds=each.first_audible_s, end_seconds=each.answer_end_s)
-        for each in _measured_lines(result).values()
+        for each in _find_measured_lines(result).values()
         if each.first_audible_s is not None
     ]
     return sorted(found, key=lambda turn: (turn.start_seconds, turn.who))
@@ -224,4 +226,4 @@ def measure_peaks(samples: "Samples", columns: int) -> tuple[float, ...]:
     loudest = np.maximum(
         np.maximum.reduceat(samples, starts).astype(np.int32), -np.minimum.reduceat(samples, starts).astype(np.int32)
     )
-    return tuple(round(float(each), _DIGITS) for each in np.clip(loudest, 0, None) / 32768)
+    return tuple(round(float(each), _PEAK_DECIMALS) for each in np.clip(loudest, 0, None) / 32768)

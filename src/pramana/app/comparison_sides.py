@@ -1,4 +1,4 @@
-"""Compare two sides: two `Source`s with their answers in, `ComparedSides` with the result out.
+"""Compare two sides: two `ComparisonSource`s with their answers in, `ComparedSides` with the result out.
 
 Cases are paired by digest; by id only if a file has no digests. Two sides have the same suite if their suite hashes are
 equal, or the digests of all their cases; if neither is known, they count as different. Besides the verdicts, the result
@@ -17,13 +17,13 @@ from pramana.analyse.comparison import Comparison, Pair, UnpairedAnswers, Verdic
 from pramana.analyse.comparison import compare as weigh
 from pramana.analyse.engines import (
     EMBEDDED_PROVIDERS,
-    EngineChange,
-    distinct_engines,
-    find_engine_changes,
+    EngineDifference,
+    find_engine_differences,
+    parse_distinct_engines,
     recorded_engine_lines,
 )
-from pramana.analyse.judges import find_verdict_source, judge_name
-from pramana.analyse.labels import TWO_RUNS, SideLabels, make_model_labels
+from pramana.analyse.judges import canonical_judge_name, find_verdict_source
+from pramana.analyse.labels import TWO_RUN_LABELS, SideLabels, make_model_labels
 from pramana.analyse.numbers import format_parameter, pluralise, shorten_name
 from pramana.analyse.replies import ComparableAnswer, ReplyChanges, compare_replies
 from pramana.app.model_names import ModelNames
@@ -35,7 +35,7 @@ from pramana.model import Check, Outcome, ToolCall
 class ComparedAnswer(NamedTuple):
     """The parts of one result that are compared."""
 
-    digest: str | None
+    case_digest: str | None
     case_id: str
     repeat: int
     outcome: Outcome
@@ -44,11 +44,11 @@ class ComparedAnswer(NamedTuple):
     total_s: float | None = None
     """Total latency, if the reply was text and timed; the same holds for `first_token_s`."""
     first_token_s: float | None = None
-    place: int = 0
+    result_number: int = 0
     """The number of the result in its run, or its place in a file."""
     fingerprint: str | None = None
     """The fingerprint that the provider or the embedded engine reported."""
-    reply: str | None = None
+    reply_text: str | None = None
     """Its text, the transcript of a call, or its tool calls in words; None if there is none or it was not recorded."""
 
 
@@ -67,7 +67,7 @@ class HashMismatch(NamedTuple):
     """Results of a file whose `result_hash` does not match their output."""
 
     file: str
-    results: int
+    result_count: int
     first_case: str
 
     @property
@@ -77,13 +77,17 @@ class HashMismatch(NamedTuple):
         >>> print(HashMismatch("old.json", 2, "peru").sentence)
         old.json: the result_hash of 2 results does not match their output (first: peru); check the origin of the file.
         """
-        those = "1 result does not match its" if self.results == 1 else f"{self.results:,} results does not match their"
-        first = self.first_case if self.results == 1 else f"first: {self.first_case}"
+        those = (
+            "1 result does not match its"
+            if self.result_count == 1
+            else f"{self.result_count:,} results does not match their"
+        )
+        first = self.first_case if self.result_count == 1 else f"first: {self.first_case}"
         return f"{self.file}: the result_hash of {those} output ({first}); check the origin of the file."
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ComparisonSource:
     """One side of a comparison, before it is read."""
 
     reference: str
@@ -95,14 +99,14 @@ class Source:
     model: str
     """As it was typed."""
     suite_hash: str | None
-    by_digest: bool
+    has_case_digests: bool
     """Whether every answer has the digest of its case."""
-    digests: Callable[[], frozenset[str] | None]
+    read_case_digests: Callable[[], frozenset[str] | None]
     """Digests of all planned cases; None if not known."""
-    answers: Callable[[], Iterable[ComparedAnswer]]
-    read: Callable[[Sequence[int]], Mapping[int, RecordedReply]]
+    iterate_answers: Callable[[], Iterable[ComparedAnswer]]
+    read_replies: Callable[[Sequence[int]], Mapping[int, RecordedReply]]
     """Returns the replies at the given places."""
-    repeats: int | None = None
+    planned_repeats: int | None = None
     """Planned repeats per case; None if not known."""
     variants: frozenset[str] = frozenset({"text"})
     voice: str | None = None
@@ -110,19 +114,19 @@ class Source:
     stt: str | None = None
     """The speech-to-text model; None likewise."""
     provider: str | None = None
-    engines: tuple[str, ...] = ()
+    engine_lines: tuple[str, ...] = ()
     """Descriptions of embedded engines that are recorded once for the run, not with each answer."""
     system_prompt: str | None = None
     """Empty if none was sent; None if not known."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """The known parameters, sent with each case."""
-    all_parameters: bool = False
+    has_all_parameters: bool = False
     """Whether `parameters` holds every parameter that was sent."""
-    positions: Callable[[Iterable[str]], Mapping[str, int]] | None = None
+    find_case_positions: Callable[[Iterable[str]], Mapping[str, int]] | None = None
     """Returns the places of cases by digest; None if the answers come in the order of the cases."""
-    stored: bool = False
+    is_stored_run: bool = False
     """Whether the places of answers are result numbers of a stored run."""
-    hash_mismatch: Callable[[], HashMismatch | None] = lambda: None
+    find_hash_mismatch: Callable[[], HashMismatch | None] = lambda: None
     """Returns the results whose hash does not match their output; None if all match."""
 
     @property
@@ -137,24 +141,24 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ComparisonSide:
     """One side of a comparison."""
 
     outcomes: Mapping[str, Sequence[Outcome]]
-    judges: Mapping[str, frozenset[VerdictSource]]
+    verdict_sources: Mapping[str, frozenset[VerdictSource]]
     measurements: Mapping[str, CaseMeasurements]
     answers: Mapping[str, Sequence[ComparableAnswer]]
     """The answers to each case, in repeat order."""
-    names: Mapping[str, str]
+    case_names: Mapping[str, str]
     """The display name of each case."""
     engines: tuple[EngineInfo, ...] = ()
     """The engines of its embedded models."""
-    stored: bool = False
+    is_stored_run: bool = False
     """Whether the places of answers are result numbers of a stored run."""
 
     def result_numbers(self, case: str) -> tuple[int, ...]:
         """Return the result numbers of a case; empty for a file."""
-        return tuple(each.place for each in self.answers.get(case, ())) if self.stored else ()
+        return tuple(each.result_number for each in self.answers.get(case, ())) if self.is_stored_run else ()
 
     @property
     def rate(self) -> float | None:
@@ -167,10 +171,10 @@ class Side:
 class RequestDifference(NamedTuple):
     """One difference between the requests of the two sides."""
 
-    what: str
-    base: str
-    new: str
-    labels: SideLabels = TWO_RUNS
+    setting: str
+    base_value: str
+    new_value: str
+    labels: SideLabels = TWO_RUN_LABELS
 
     @property
     def detail(self) -> str:
@@ -181,15 +185,17 @@ class RequestDifference(NamedTuple):
         ('temperature 0 before, 1 now', 'another system prompt')
         """
         before, now = self.labels.base, self.labels.new
-        if self.what == SYSTEM_PROMPT:
-            if self.base and self.new:
+        if self.setting == SYSTEM_PROMPT_SETTING:
+            if self.base_value and self.new_value:
                 return "another system prompt"
-            return f"a system prompt {before}, none {now}" if self.base else f"no system prompt {before}, one {now}"
-        base, new = shorten_name(self.base), shorten_name(self.new)
-        return f"another {self.what}" if base == new else f"{self.what} {base} {before}, {new} {now}"
+            return (
+                f"a system prompt {before}, none {now}" if self.base_value else f"no system prompt {before}, one {now}"
+            )
+        base, new = shorten_name(self.base_value), shorten_name(self.new_value)
+        return f"another {self.setting}" if base == new else f"{self.setting} {base} {before}, {new} {now}"
 
 
-SYSTEM_PROMPT = "system prompt"
+SYSTEM_PROMPT_SETTING = "system prompt"
 
 
 def describe_request_differences(details: Iterable[str]) -> str:
@@ -207,16 +213,16 @@ class ComparedSides:
     """The result of a comparison, with display names for its cases."""
 
     comparison: Comparison
-    changed: Sequence[Change]
+    measured_changes: Sequence[Change]
     """Changes in times and misheard words, as far as both sides have them."""
-    asked_differently: Sequence[RequestDifference]
-    sides: tuple[Side, Side]
-    sources: tuple[Source, Source]
+    request_differences: Sequence[RequestDifference]
+    sides: tuple[ComparisonSide, ComparisonSide]
+    sources: tuple[ComparisonSource, ComparisonSource]
     reply_changes: ReplyChanges
     """Replies that changed while their verdict stayed the same."""
     hash_mismatches: Sequence[HashMismatch] = ()
     """Files with results whose hash does not match their output."""
-    engine_changes: Sequence[EngineChange] = ()
+    engine_differences: Sequence[EngineDifference] = ()
     """Embedded models that the two sides ran on different engines or processors."""
     heading: str = ""
     """The two sides that were compared, in one or two lines."""
@@ -224,26 +230,28 @@ class ComparedSides:
     def name(self, case: str) -> str:
         """Return the display name of a case."""
         before, after = self.sides
-        return before.names.get(case) or after.names.get(case, case)
+        return before.case_names.get(case) or after.case_names.get(case, case)
 
 
 class DifferentCasesError(InvalidInput):
     """The two sides are not known to have the same cases."""
 
 
-def _shared_cases(before: Source, after: Source) -> int | None:
+def _count_shared_cases(before: ComparisonSource, after: ComparisonSource) -> int | None:
     """Return how many planned cases both sides share; None if not known."""
-    known = before.digests(), after.digests()
+    known = before.read_case_digests(), after.read_case_digests()
     return None if known[0] is None or known[1] is None else len(known[0] & known[1])
 
 
-def compare_sides(before: Source, after: Source, *, any_suite: bool, any_judge: bool) -> ComparedSides:
+def compare_sides(
+    before: ComparisonSource, after: ComparisonSource, *, any_suite: bool, any_judge: bool
+) -> ComparedSides:
     """Compare two sides case by case."""
     same = _is_same_suite(before, after)
     one_run = before.identity == after.identity and before.model != after.model
-    labels = make_model_labels(before.short_model, after.short_model) if one_run else TWO_RUNS
+    labels = make_model_labels(before.short_model, after.short_model) if one_run else TWO_RUN_LABELS
     if not same and not any_suite:
-        shared = _shared_cases(before, after)
+        shared = _count_shared_cases(before, after)
         said = [
             f"  {each.name}: {each.suite_hash or 'not a complete suite, so it has no hash'}\n"
             for each in (before, after)
@@ -257,17 +265,17 @@ def compare_sides(before: Source, after: Source, *, any_suite: bool, any_judge: 
                 else f"the {pluralise(shared, 'case')} that both sides have",
             ),
         )
-    by_id = not (before.by_digest and after.by_digest)
+    by_id = not (before.has_case_digests and after.has_case_digests)
     # If each side has only one variant, spoken replies may be compared with typed ones.
     by_variant = max(len(before.variants), len(after.variants)) > 1
-    old, now = (_read_side(each, by_id=by_id, by_variant=by_variant) for each in (before, after))
+    old, now = (_read_side(each, pair_by_id=by_id, split_by_variant=by_variant) for each in (before, after))
     found = weigh(
         old.outcomes,
         now.outcomes,
         same_cases=same,
-        new_repeats=after.repeats,
-        base_judges=old.judges,
-        new_judges=now.judges,
+        new_repeats=after.planned_repeats,
+        base_judges=old.verdict_sources,
+        new_judges=now.verdict_sources,
         any_judge=any_judge,
         labels=labels,
     )
@@ -280,7 +288,9 @@ def compare_sides(before: Source, after: Source, *, any_suite: bool, any_judge: 
         for each in measure_changes(old.measurements, now.measurements)
     ]
     embedded = all(each.provider in EMBEDDED_PROVIDERS for each in (before, after))
-    engines = find_engine_changes(old.engines, now.engines, both_embedded=embedded and found.pairs > 0 and not one_run)
+    engines = find_engine_differences(
+        old.engines, now.engines, both_embedded=embedded and found.pairs > 0 and not one_run
+    )
     left_out = frozenset[str]() if any_judge else frozenset(each.case for each in found.differently_judged)
     return ComparedSides(
         found,
@@ -289,20 +299,20 @@ def compare_sides(before: Source, after: Source, *, any_suite: bool, any_judge: 
         (old, now),
         (before, after),
         compare_replies(old.answers, now.answers, left_out),
-        [mismatch for source in (before, after) if (mismatch := source.hash_mismatch())],
-        [replace(each, labels=labels) for each in engines],
-        _heading(before, after, one_run=one_run),
+        [mismatch for source in (before, after) if (mismatch := source.find_hash_mismatch())],
+        [replace(each, side_labels=labels) for each in engines],
+        _make_heading(before, after, one_run=one_run),
     )
 
 
-def _heading(before: Source, after: Source, *, one_run: bool) -> str:
+def _make_heading(before: ComparisonSource, after: ComparisonSource, *, one_run: bool) -> str:
     """Return the heading of a comparison: two models of one run, or two runs with their models and dates."""
     if one_run:
         return f"{before.model} and {after.model}, {before.title}"
     return f"before: {before.model}, {before.title}\nnow: {after.model}, {after.title}"
 
 
-def _is_in_several_variants(change: Change, old: Side, now: Side) -> bool:
+def _is_in_several_variants(change: Change, old: ComparisonSide, now: ComparisonSide) -> bool:
     """Return whether a measurement exists in several variants, each compared separately."""
     both = [
         case
@@ -312,7 +322,7 @@ def _is_in_several_variants(change: Change, old: Side, now: Side) -> bool:
     return len({split_variant(case)[1] for case in both}) > 1
 
 
-def describe_pass_counts(pair: Pair, labels: SideLabels = TWO_RUNS) -> str:
+def describe_pass_counts(pair: Pair, labels: SideLabels = TWO_RUN_LABELS) -> str:
     """Return how many answers of a case passed, of how many; if a side has more than were compared, of all too.
 
     >>> from pramana.analyse.comparison import UnpairedAnswers, Pair
@@ -332,76 +342,76 @@ def describe_pass_counts(pair: Pair, labels: SideLabels = TWO_RUNS) -> str:
     return f"passed {base}, {describe_side(pair.new_passed, pair.new_unpaired, labels.new)}"
 
 
-def _is_same_suite(base: Source, new: Source) -> bool:
+def _is_same_suite(base: ComparisonSource, new: ComparisonSource) -> bool:
     if base.suite_hash is not None and new.suite_hash is not None:
         return base.suite_hash == new.suite_hash
-    if (before := base.digests()) is None:
+    if (before := base.read_case_digests()) is None:
         return False
-    return before == new.digests()
+    return before == new.read_case_digests()
 
 
-def _find_request_differences(base: Source, new: Source) -> list[RequestDifference]:
+def _find_request_differences(base: ComparisonSource, new: ComparisonSource) -> list[RequestDifference]:
     """Return the differences between the requests of two sides, as far as both recorded them."""
     found = []
     if base.system_prompt is not None and new.system_prompt is not None:
-        found.append(RequestDifference(SYSTEM_PROMPT, base.system_prompt, new.system_prompt))
-    found += _parameter_differences(base, new)
+        found.append(RequestDifference(SYSTEM_PROMPT_SETTING, base.system_prompt, new.system_prompt))
+    found += _iterate_parameter_differences(base, new)
     before, now = (", ".join(sorted(each.variants)) for each in (base, new))
     found.append(RequestDifference("variants", before, now))
     found += [RequestDifference("voice", base.voice, new.voice)] if base.voice and new.voice else []
     found += [RequestDifference("speech recognition", base.stt, new.stt)] if base.stt and new.stt else []
-    return [each for each in found if each.base != each.new]
+    return [each for each in found if each.base_value != each.new_value]
 
 
-def _parameter_differences(base: Source, new: Source) -> Iterator[RequestDifference]:
+def _iterate_parameter_differences(base: ComparisonSource, new: ComparisonSource) -> Iterator[RequestDifference]:
     """Yield each parameter of which both sides know the value, or that it was not sent."""
     for name in dict.fromkeys((*base.parameters, *new.parameters)):
-        if all(name in each.parameters or each.all_parameters for each in (base, new)):
+        if all(name in each.parameters or each.has_all_parameters for each in (base, new)):
             yield RequestDifference(
                 name, format_parameter(base.parameters.get(name)), format_parameter(new.parameters.get(name))
             )
 
 
-def _read_side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
+def _read_side(source: ComparisonSource, *, pair_by_id: bool, split_by_variant: bool) -> ComparisonSide:
     """Read one side. If cases are paired by id, two cases with the same id are ambiguous and raise an error."""
-    engines = set(source.engines)
+    engines = set(source.engine_lines)
     answers: dict[str, list[tuple[int, Outcome, CaseMeasurements, ComparableAnswer]]] = {}
     judges: dict[str, frozenset[VerdictSource]] = {}
     ids: dict[str, str] = {}
     digests: dict[str, str] = {}
-    for each in source.answers():
-        case = each.case_id if by_id or each.digest is None else each.digest
-        spoken = f" ({each.variant})" if by_variant and each.variant != "text" else ""
+    for each in source.iterate_answers():
+        case = each.case_id if pair_by_id or each.case_digest is None else each.case_digest
+        spoken = f" ({each.variant})" if split_by_variant and each.variant != "text" else ""
         case += spoken
-        known = digests.setdefault(case, each.digest or "")
-        if each.digest and known not in ("", each.digest):
+        known = digests.setdefault(case, each.case_digest or "")
+        if each.case_digest and known not in ("", each.case_digest):
             raise InvalidInput(
                 f"{source.name} has two cases called {quote_text(each.case_id)}, and the other side identifies cases "
                 "only by ID; compare runs, or files that have case_digest"
             )
         ids[case] = each.case_id + spoken
         engines.update(recorded_engine_lines(each.fingerprint, each.checks))
-        text_hash = None if each.reply is None else hash(each.reply)  # 8 bytes each, instead of the text
-        answered = ComparableAnswer(each.outcome, text_hash, each.place)
+        text_hash = None if each.reply_text is None else hash(each.reply_text)  # 8 bytes each, instead of the text
+        answered = ComparableAnswer(each.outcome, text_hash, each.result_number)
         answers.setdefault(case, []).append((each.repeat, each.outcome, _measure_answer(each), answered))
         if each.outcome in (Outcome.PASSED, Outcome.FAILED):
-            judges[case] = judges.get(case, frozenset()) | _verdict_sources(each.checks)
-    if source.positions:
-        places = source.positions(set(digests.values()))
+            judges[case] = judges.get(case, frozenset()) | _find_verdict_sources(each.checks)
+    if source.find_case_positions:
+        places = source.find_case_positions(set(digests.values()))
         answers = dict(sorted(answers.items(), key=lambda each: (places.get(digests[each[0]], 0), each[0])))
     shared = Counter(ids.values())
     for given in answers.values():
         given.sort(key=lambda each: each[:2])
-    return Side(
+    return ComparisonSide(
         outcomes={case: [outcome for _, outcome, _, _ in given] for case, given in answers.items()},
-        judges=judges,
+        verdict_sources=judges,
         measurements={case: merge_repeats(taken for _, _, taken, _ in given) for case, given in answers.items()},
         answers={case: [answered for *_, answered in given] for case, given in answers.items()},
-        names={
+        case_names={
             case: f"{name} ({split_variant(case)[0][-8:]})" if shared[name] > 1 else name for case, name in ids.items()
         },
-        engines=distinct_engines(engines),
-        stored=source.stored,
+        engines=parse_distinct_engines(engines),
+        is_stored_run=source.is_stored_run,
     )
 
 
@@ -415,8 +425,10 @@ def _measure_answer(answer: ComparedAnswer) -> CaseMeasurements:
     return found
 
 
-def _verdict_sources(checks: Iterable[Check]) -> frozenset[VerdictSource]:
+def _find_verdict_sources(checks: Iterable[Check]) -> frozenset[VerdictSource]:
     """Return the sources of a verdict; a judge is identified by its provider's name for it, not by what was typed."""
     return frozenset(
-        find_verdict_source(each, judge_name) for each in checks if each.outcome in (Outcome.PASSED, Outcome.FAILED)
+        find_verdict_source(each, canonical_judge_name)
+        for each in checks
+        if each.outcome in (Outcome.PASSED, Outcome.FAILED)
     )

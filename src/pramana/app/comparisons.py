@@ -11,20 +11,26 @@ from msgspec import Meta, Struct
 
 from pramana.analyse.changes import Change, Range
 from pramana.analyse.comparison import Pair, Test, UnpairedAnswers, Verdict
-from pramana.analyse.replies import MAX_LISTED
+from pramana.analyse.replies import MAX_LISTED_CHANGES
 from pramana.app import App, User, use_case
-from pramana.app.comparison_sides import ComparedSides, DifferentCasesError, Source, compare_sides, describe_pass_counts
+from pramana.app.comparison_sides import (
+    ComparedSides,
+    ComparisonSource,
+    DifferentCasesError,
+    compare_sides,
+    describe_pass_counts,
+)
 from pramana.app.references import ModelUnclear, reference_to_run, resolve_sides
 from pramana.app.replies import ReplyPairView, read_reply_pairs
 from pramana.app.views import View
 from pramana.embedded.engines import EngineInfo
 from pramana.errors import InvalidInput, Problem
-from pramana.request import PageNumber, PageSize, Searched
+from pramana.request import PageNumber, PageSize, SearchText
 from pramana.store.store import Store
 
-MAX_NAMED = 100
+MAX_NAMED_CASES = 100
 """Most cases listed by name for each kind other than flips."""
-_Run = Annotated[str, Meta(min_length=1, max_length=200)]
+_RunReference = Annotated[str, Meta(min_length=1, max_length=200)]
 _Bounds = tuple[float | None, float | None]
 
 
@@ -193,7 +199,7 @@ class ReplyChangesView(View, frozen=True, kw_only=True):
     sentence: Annotated[str, Meta(description="The counts as a sentence; empty if no reply changed")]
     cases: Annotated[
         tuple[ChangedReplyView, ...],
-        Meta(description=f"Changed replies, in the order of the cases; the first {MAX_LISTED}"),
+        Meta(description=f"Changed replies, in the order of the cases; the first {MAX_LISTED_CHANGES}"),
     ]
 
 
@@ -279,10 +285,10 @@ class ComparisonView(ComparisonNumbersView, frozen=True, kw_only=True):
 class CompareRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     """The two runs to compare, and the model of each if it has several. One run on both sides compares two models."""
 
-    base: _Run
-    new: _Run
-    model: Searched | None = None
-    new_model: Searched | None = None
+    base: _RunReference
+    new: _RunReference
+    model: SearchText | None = None
+    new_model: SearchText | None = None
     """None: the same as `model`."""
     any_suite: bool = False
     any_judge: bool = False
@@ -316,7 +322,7 @@ def compare_runs(app: App, _: User, request: CompareRequest) -> ComparisonView:
         gained=len(whole.gained),
         flips=(*whole.lost, *whole.gained)[begin : begin + request.page_size],
         excluded=_named_cases_view(whole.excluded),
-        apart=DifferentlyJudgedCasesView(count=len(whole.apart), cases=whole.apart[:MAX_NAMED]),
+        apart=DifferentlyJudgedCasesView(count=len(whole.apart), cases=whole.apart[:MAX_NAMED_CASES]),
         only_base=_named_cases_view(whole.only_base),
         only_new=_named_cases_view(whole.only_new),
         times=tuple(each for each in whole.measured if isinstance(each, TimeView)),
@@ -324,19 +330,21 @@ def compare_runs(app: App, _: User, request: CompareRequest) -> ComparisonView:
     )
 
 
-def _compare_sources(app: App, before: Source, after: Source, request: CompareRequest) -> FullComparisonView:
+def _compare_sources(
+    app: App, before: ComparisonSource, after: ComparisonSource, request: CompareRequest
+) -> FullComparisonView:
     """Return the comparison of two runs, cached until one of them gets more results or is rescored."""
     states: list[Any] = []
     for each in (before, after):
         run = app.store.runs.find_scored(each.reference)
-        states += (each.name, run.stored, run.status, run.finished, *app.store.scorings.list(run))
+        states += (each.name, run.stored, run.status, run.finished, *app.store.scorings.read_labels(run))
     options = {"any_suite": request.any_suite, "any_judge": request.any_judge}
-    return app.comparisons.get(
+    return app.comparison_cache.get(
         (*states, *options.values()), lambda: comparison_view(compare_sides(before, after, **options))
     )
 
 
-def _find_sources(store: Store, request: CompareRequest) -> tuple[Source, Source]:
+def _find_sources(store: Store, request: CompareRequest) -> tuple[ComparisonSource, ComparisonSource]:
     try:
         return resolve_sides(
             reference_to_run(store, request.base),
@@ -355,7 +363,7 @@ def _model_required_error(message: str, parameter: str) -> InvalidInput:
 
 
 def _named_cases_view(cases: tuple[str, ...]) -> NamedCasesView:
-    return NamedCasesView(count=len(cases), cases=cases[:MAX_NAMED])
+    return NamedCasesView(count=len(cases), cases=cases[:MAX_NAMED_CASES])
 
 
 # ── Building the views ──
@@ -402,14 +410,17 @@ def comparison_view(compared: ComparedSides, examples: int = 0) -> FullCompariso
             base=found.unpaired_counts[0], new=found.unpaired_counts[1], sentence=found.describe_unpaired
         ),
         asked_differently=tuple(
-            RequestDifferenceView(what=each.what, base=each.base, new=each.new, detail=each.detail)
-            for each in compared.asked_differently
+            RequestDifferenceView(what=each.setting, base=each.base_value, new=each.new_value, detail=each.detail)
+            for each in compared.request_differences
         ),
         engine_changes=tuple(
             EngineChangeView(
-                model=each.model, base=_engine_views(each.base), new=_engine_views(each.new), sentence=each.sentence
+                model=each.model,
+                base=_engine_views(each.base_engines),
+                new=_engine_views(each.new_engines),
+                sentence=each.sentence,
             )
-            for each in compared.engine_changes
+            for each in compared.engine_differences
         ),
         lost=flips(found.lost, "lost"),
         gained=flips(found.gained, "gained"),
@@ -422,30 +433,32 @@ def comparison_view(compared: ComparedSides, examples: int = 0) -> FullCompariso
         ),
         only_base=tuple(map(name, found.only_base)),
         only_new=tuple(map(name, found.only_new)),
-        measured=tuple(map(change_view, compared.changed)),
-        reply_changes=_reply_changes(compared),
+        measured=tuple(map(change_view, compared.measured_changes)),
+        reply_changes=_make_reply_changes_view(compared),
         hash_mismatches=tuple(
-            HashMismatchView(file=each.file, count=each.results, first_case=each.first_case, sentence=each.sentence)
+            HashMismatchView(
+                file=each.file, count=each.result_count, first_case=each.first_case, sentence=each.sentence
+            )
             for each in compared.hash_mismatches
         ),
         examples=read_reply_pairs(compared, examples),
     )
 
 
-def _reply_changes(compared: ComparedSides) -> ReplyChangesView:
+def _make_reply_changes_view(compared: ComparedSides) -> ReplyChangesView:
     found = compared.reply_changes
     before, after = compared.sides
     return ReplyChangesView(
-        compared=found.compared,
-        changed=found.changed,
+        compared=found.compared_count,
+        changed=found.changed_count,
         sentence=found.sentence(compared.comparison.labels),
         cases=tuple(
             ChangedReplyView(
                 case=compared.name(each.case),
-                base_result=each.base if before.stored else None,
-                new_result=each.new if after.stored else None,
+                base_result=each.base_result_number if before.is_stored_run else None,
+                new_result=each.new_result_number if after.is_stored_run else None,
             )
-            for each in found.first
+            for each in found.first_changes
         ),
     )
 
@@ -475,8 +488,8 @@ def _replace_infinite_bounds(bounds: Range) -> _Bounds:
     return low, high
 
 
-def _answer_totals_view(passed: int, repeats: int, over: UnpairedAnswers) -> AnswerTotalsView:
-    return AnswerTotalsView(passed=passed + over.passed, answers=repeats + over.answers)
+def _answer_totals_view(passed: int, repeats: int, unpaired_answers: UnpairedAnswers) -> AnswerTotalsView:
+    return AnswerTotalsView(passed=passed + unpaired_answers.passed, answers=repeats + unpaired_answers.answers)
 
 
 def _engine_views(engines: Iterable[EngineInfo]) -> tuple[EngineView, ...]:

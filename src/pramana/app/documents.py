@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 
 from pramana import model
 from pramana.errors import Hint, InvalidInput, NotFound, Problem, quote_text, suggest_similar
-from pramana.load import LIBRARY
+from pramana.load import LIBRARY_FOLDER
 from pramana.load.problems import Problems, format_path
 from pramana.load.scenario import (
     LocatedScenario,
     Scenario,
     examine_scenario,
+    format_scenarios,
     parse_scenarios,
     read_bounded_file,
     read_scenarios,
-    write_scenarios,
 )
-from pramana.store.scenarios import ImportResult, Mode, ScenarioIdsExist
+from pramana.store.scenarios import ImportMode, ImportResult, ScenarioIdsExist
 from pramana.store.store import Store
 
 MAX_ID_LENGTH = 1_000
@@ -58,7 +58,7 @@ def read_documents(documents: Iterable[Document], problems: Problems) -> list[Lo
         for each in read_document(document.data, problems, document.name):
             before = first.setdefault(each.id, each)
             if before is not each:
-                where = f"{before.file}:{before.place_of('id').line}"
+                where = f"{before.file}:{before.find_field_position('id').line}"
                 problems.add(
                     each.make_problem(
                         f"id {quote_text(each.id)} is also used at {where}; only one of them can be stored"
@@ -67,7 +67,7 @@ def read_documents(documents: Iterable[Document], problems: Problems) -> list[Lo
     return list(first.values())
 
 
-def open_files(paths: Iterable[Path], problems: Problems) -> Iterator[Document]:
+def iterate_file_documents(paths: Iterable[Path], problems: Problems) -> Iterator[Document]:
     """Yield files as documents; a file that cannot be read is added to `problems`."""
     for path in paths:
         try:
@@ -76,8 +76,8 @@ def open_files(paths: Iterable[Path], problems: Problems) -> Iterator[Document]:
             problems.add(Problem(f"cannot be read: {error.strerror}", file=str(path)))
 
 
-def import_located(
-    store: Store, scenarios: Sequence[LocatedScenario], mode: Mode, *, dry_run: bool = False
+def import_located_scenarios(
+    store: Store, scenarios: Sequence[LocatedScenario], mode: ImportMode, *, dry_run: bool = False
 ) -> ImportResult:
     """Import scenarios, all or none; raises `ScenarioIdsExist` with the places of ids that already exist."""
     try:
@@ -105,7 +105,7 @@ def check_scenario_fields(values: Mapping[str, Any]) -> model.Scenario:
 def _refuse_unexportable(scenario: Scenario) -> None:
     """Refuse a scenario that an export could not reproduce: JSON may nest deeper than our YAML."""
     problems = Problems()
-    read_back = parse_scenarios(write_scenarios([scenario]), problems)
+    read_back = parse_scenarios(format_scenarios([scenario]), problems)
     if problems.errors:
         raise InvalidInput.from_problems(
             [Problem(f"it cannot be written as a YAML file: {problems.kept[0].message}", "assert")]
@@ -114,10 +114,10 @@ def _refuse_unexportable(scenario: Scenario) -> None:
         raise InvalidInput.from_problems([Problem("it cannot be written as a YAML file", "assert")])
 
 
-def make_id(name: object) -> str:
+def make_scenario_id(name: object) -> str:
     """Return an id made from a name.
 
-    >>> make_id("Café  order: two!"), make_id("東京")
+    >>> make_scenario_id("Café  order: two!"), make_scenario_id("東京")
     ('cafe-order-two', 'scenario')
     """
     letters = unicodedata.normalize("NFKD", name if isinstance(name, str) else "").encode("ascii", "ignore").decode()
@@ -131,8 +131,8 @@ def make_id(name: object) -> str:
 def read_library() -> Mapping[str, list[LocatedScenario]]:
     """Return the scenarios of the built-in library by the paths of their files within it."""
     found = {}
-    for path in sorted(LIBRARY.rglob("*.yaml")):
-        name = path.relative_to(LIBRARY).as_posix()
+    for path in sorted(LIBRARY_FOLDER.rglob("*.yaml")):
+        name = path.relative_to(LIBRARY_FOLDER).as_posix()
         found[name] = read_document(path.read_bytes(), Problems(), name)
     return found
 

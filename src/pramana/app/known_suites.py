@@ -14,12 +14,12 @@ from pathlib import Path
 
 from pramana import clock, jsonl, settings
 from pramana.app.access import LOOKUP_CACHE_S, put_in_cache
-from pramana.load.manifest import BUILT_IN, MANIFEST, Version, iterate_versions
+from pramana.load.manifest import BUILT_IN_SUITES_FOLDER, MANIFEST_FILE_NAME, SuiteVersion, iterate_versions
 from pramana.store.store import Store
 
-MAX_KNOWN = 64
+MAX_CACHED_SUITES = 64
 """Suites whose facts are kept in memory."""
-MAX_UNKNOWN = 10_000
+MAX_CACHED_UNKNOWN_HASHES = 10_000
 """Hashes that are cached as unknown."""
 
 
@@ -27,7 +27,7 @@ MAX_UNKNOWN = 10_000
 class SuiteFacts:
     """The facts about a tier's cases that submissions are checked against."""
 
-    prompts: frozenset[str]
+    prompt_ids: frozenset[str]
     categories: frozenset[str]
     assertion_types: frozenset[str]
 
@@ -41,13 +41,13 @@ class KnownSuites:
         """By hash, the most recently used last."""
         self._unknown: OrderedDict[str, float] = OrderedDict()
         """The time until which each hash counts as unknown."""
-        self._pins: tuple[tuple[object, ...], Mapping[str, tuple[Version, str]]] = ((), {})
+        self._pins: tuple[tuple[object, ...], Mapping[str, tuple[SuiteVersion, str]]] = ((), {})
         """The stamps of the manifests when last read, and their tiers by hash."""
 
-    def find_facts(self, hashes: Iterable[str]) -> dict[str, SuiteFacts]:
+    def find_facts(self, suite_hashes: Iterable[str]) -> dict[str, SuiteFacts]:
         """Return the facts about tiers by hash; unknown hashes are left out."""
         found: dict[str, SuiteFacts] = {}
-        wanted, now = set(hashes), clock.monotonic()
+        wanted, now = set(suite_hashes), clock.monotonic()
         with self._lock:
             for each in wanted & self._known.keys():
                 self._known.move_to_end(each)
@@ -55,24 +55,24 @@ class KnownSuites:
             wanted = {each for each in wanted - found.keys() if self._unknown.get(each, 0.0) <= now}
         if not wanted:
             return found
-        files = self._pinned_tiers()
+        files = self._read_tiers_by_hash()
         for each in wanted & files.keys():
             version, tier = files[each]
-            found[each] = self._remember_facts(each, version.path(tier).read_bytes())
+            found[each] = self._cache_facts(each, version.verified_tier_path(tier).read_bytes())
         for each in self._store.suites.find_known_hashes(wanted - found.keys()):
             if (content := self._store.suites.read_by_hash(each)) is not None:
-                found[each] = self._remember_facts(each, content)
+                found[each] = self._cache_facts(each, content)
         with self._lock:
             for each in wanted - found.keys():
-                put_in_cache(self._unknown, each, now + LOOKUP_CACHE_S, MAX_UNKNOWN)
+                put_in_cache(self._unknown, each, now + LOOKUP_CACHE_S, MAX_CACHED_UNKNOWN_HASHES)
         return found
 
-    def forget_unknown(self) -> None:
+    def forget_unknown_hashes(self) -> None:
         """Clear the cache of unknown hashes; called after this process has stored a suite."""
         with self._lock:
             self._unknown.clear()
 
-    def _remember_facts(self, suite_hash: str, content: bytes) -> SuiteFacts:
+    def _cache_facts(self, suite_hash: str, content: bytes) -> SuiteFacts:
         cases = [json.loads(line) for line in iterate_case_lines(content)]
         found = SuiteFacts(
             frozenset(str(case["id"]) for case in cases),
@@ -80,14 +80,16 @@ class KnownSuites:
             frozenset(str(case["assertion"]["type"]) for case in cases),
         )
         with self._lock:
-            put_in_cache(self._known, suite_hash, found, MAX_KNOWN)
+            put_in_cache(self._known, suite_hash, found, MAX_CACHED_SUITES)
         return found
 
-    def _pinned_tiers(self) -> Mapping[str, tuple[Version, str]]:
+    def _read_tiers_by_hash(self) -> Mapping[str, tuple[SuiteVersion, str]]:
         """Return the tiers of built-in and published suites by the hashes in their manifests."""
-        stamp = tuple(_manifest_stamps(BUILT_IN)) + tuple(_manifest_stamps(settings.published_suites_folder()))
+        stamp = tuple(_iterate_manifest_stamps(BUILT_IN_SUITES_FOLDER)) + tuple(
+            _iterate_manifest_stamps(settings.published_suites_folder())
+        )
         if self._pins[0] != stamp:
-            found: dict[str, tuple[Version, str]] = {}
+            found: dict[str, tuple[SuiteVersion, str]] = {}
             for version in iterate_versions():
                 for name, tier in version.manifest.tiers.items():
                     found.setdefault(tier.hash, (version, name))
@@ -97,12 +99,12 @@ class KnownSuites:
 
 def iterate_case_lines(content: bytes) -> Iterator[bytes]:
     """Yield the cases of a tier as raw lines of its file."""
-    return (line.data for line in jsonl.read_lines(BytesIO(content)) if not line.blank)
+    return (line.data for line in jsonl.read_lines(BytesIO(content)) if not line.is_blank)
 
 
-def _manifest_stamps(root: Path) -> Iterator[tuple[str, int, int]]:
+def _iterate_manifest_stamps(root: Path) -> Iterator[tuple[str, int, int]]:
     """Yield a stamp for each manifest, which changes when the manifest does."""
-    for each in sorted(root.glob(f"*/{MANIFEST}")):
+    for each in sorted(root.glob(f"*/{MANIFEST_FILE_NAME}")):
         try:
             said = each.stat()
         except OSError:

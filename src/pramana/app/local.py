@@ -1,7 +1,7 @@
 """Use cases of a program on the user's own machine: runs in this process, and checks of local files.
 
-A server has none of them: `App.local` is set by front ends that only this account's user can reach. One cost limit
-covers all runs of such a program together (`SpendingLimit`).
+A server has none of them: `App.local_program` is set by front ends that only this account's user can reach. One cost
+limit covers all runs of such a program together (`SpendingLimit`).
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from pramana.app.access import Forbidden
 from pramana.app.runs import run_detail_view
 from pramana.app.spending import CostNotAllowed, LocalProgram, SpendingLimit
 from pramana.app.views import RunDetailView, View
-from pramana.bench import Progress, Watch, execute
+from pramana.bench import Progress, WatchProgress, execute
 from pramana.errors import Problem, Stopped
 from pramana.load import ValidationReport, validate
 from pramana.load.problems import Problems
@@ -32,15 +32,15 @@ from pramana.load.suite import check_suite
 from pramana.model import Plan, Run
 from pramana.providers.prices import Prices
 from pramana.request import Limits, RunRequest
-from pramana.run.accounts import Reach
+from pramana.run.accounts import ProviderReach
 from pramana.run.asking import Budget, ReplyCache
 from pramana.run.engine import Stop
 from pramana.store.store import Store
 
-GRACE_S = 1.0
+CANCEL_GRACE_S = 1.0
 """How long requests in flight may take to finish when a run is stopped; then they are cancelled."""
-_PACKAGES = frozenset(("site-packages", "dist-packages"))
-TEXT = "text"
+_PACKAGE_FOLDERS = frozenset(("site-packages", "dist-packages"))
+TEXT_FILE_NAME = "text"
 """The file name in the problems of a text that is in no file."""
 
 
@@ -48,59 +48,63 @@ TEXT = "text"
 
 
 @use_case("editor", "runs")
-def start_run(app: App, _: User, request: RunRequest, watch: Watch, stop: Stop) -> RunDetailView:
+def start_run(app: App, _: User, request: RunRequest, watch: WatchProgress, stop: Stop) -> RunDetailView:
     """Execute a run in this process and return it with its summary; blocks until the run has ended.
 
     `watch` is called in another thread. `stop` ends the run early; stored results are kept.
     """
-    local = _open_program(app, stop)
+    local = _prepare_local_program(app, stop)
     run = planning.create_run(app.store, request)
     try:
-        return _run_within_limits(app, local.spending, run, request.limits, watch, stop, use_cache=request.cache)
+        return _run_within_spending_limit(
+            app, local.spending_limit, run, request.limits, watch, stop, use_cache=request.cache
+        )
     except CostNotAllowed:
         app.store.runs.delete(run.id)  # nothing was sent
         raise
 
 
 @use_case("editor", "runs")
-def continue_run(app: App, _: User, run_id: str, limits: Mapping[str, Any], watch: Watch, stop: Stop) -> RunDetailView:
+def continue_run(
+    app: App, _: User, run_id: str, limits: Mapping[str, Any], watch: WatchProgress, stop: Stop
+) -> RunDetailView:
     """Resume a run of this machine in this process; otherwise like `start_run`.
 
     The run keeps its limits, except those in `limits`, which are fields of `Limits`; None removes one.
     """
-    local = _open_program(app, stop)
+    local = _prepare_local_program(app, stop)
     run = app.store.runs.find(run_id)
     resumed = Limits.for_resumed_run(run.limits, limits)
-    return _run_within_limits(app, local.spending, run, resumed, watch, stop, use_cache=False)
+    return _run_within_spending_limit(app, local.spending_limit, run, resumed, watch, stop, use_cache=False)
 
 
-def _open_program(app: App, stop: Stop) -> LocalProgram:
+def _prepare_local_program(app: App, stop: Stop) -> LocalProgram:
     """Return the program that executes a run; raises if the run was stopped while it was queued."""
-    local = _local_program(app)
+    local = _require_local_program(app)
     if stop:
         raise Stopped(f"the run was stopped before it began: {stop.reason}")
-    if local.project:
-        unload_modules(local.project)
+    if local.project_folder:
+        unload_modules(local.project_folder)
     return local
 
 
 def unload_modules(project: Path) -> None:
     """Remove the modules of a folder from `sys.modules`, so that the next run imports their current code."""
     project = project.resolve()
-    installed = _python_folders(project)
+    installed = _find_python_folders(project)
     for name, module in list(sys.modules.items()):
         file = Path(getattr(module, "__file__", None) or "")
         if (
             file.is_relative_to(project)
             and not any(map(file.is_relative_to, installed))
-            and _PACKAGES.isdisjoint(file.parts)
+            and _PACKAGE_FOLDERS.isdisjoint(file.parts)
             and name.partition(".")[0] not in ("__main__", "pramana")
         ):
             del sys.modules[name]
     importlib.invalidate_caches()
 
 
-def _python_folders(project: Path) -> set[Path]:
+def _find_python_folders(project: Path) -> set[Path]:
     """Return the folders of the running Python, which may lie inside a project (a home folder with pyenv or conda).
 
     A prefix that is the project itself, or above it, also contains the user's own code; its standard library does not.
@@ -111,24 +115,31 @@ def _python_folders(project: Path) -> set[Path]:
     return found | {each.resolve() for each in found}
 
 
-def _local_program(app: App) -> LocalProgram:
-    if app.local is None:
+def _require_local_program(app: App) -> LocalProgram:
+    if app.local_program is None:
         raise Forbidden("this is possible only in a program on your own machine, not through a server")
-    return app.local
+    return app.local_program
 
 
-def _run_within_limits(
-    app: App, spending: SpendingLimit, run: Run, limits: Limits, watch: Watch, stop: Stop, *, use_cache: bool
+def _run_within_spending_limit(
+    app: App,
+    spending_limit: SpendingLimit,
+    run: Run,
+    limits: Limits,
+    watch: WatchProgress,
+    stop: Stop,
+    *,
+    use_cache: bool,
 ) -> RunDetailView:
     cache = ReplyCache(settings.data_folder() / "cache") if use_cache else None
     planning.pull_missing_weights(run.plan)
     paid = find_paid_models(app.store, run.plan)
     # A scorer may call any model. It may spend only if the request has a cost limit.
-    scorers_may_spend = run.plan.scorers and limits.max_cost_usd is not None and spending.left_usd > 0
+    scorers_may_spend = run.plan.scorers and limits.max_cost_usd is not None and spending_limit.left_usd > 0
     if paid or scorers_may_spend:
         before = app.store.results.sum_spending(run.id).cost_usd if run.stored else 0.0
         wanted = None if limits.max_cost_usd is None else max(0.0, limits.max_cost_usd - before)
-        with spending.reserve(wanted, ", ".join(paid) or "model calls by scorers") as granted:
+        with spending_limit.reserve(wanted, ", ".join(paid) or "model calls by scorers") as granted:
             budgets: list[Budget] = []
 
             def watch_progress(progress: Progress) -> None:
@@ -140,32 +151,32 @@ def _run_within_limits(
             kept = allowed if limits.max_cost_usd is None else limits
             try:
                 ended = asyncio.run(
-                    _execute_run(app.store, run, allowed, watch_progress, stop, cache, stored_limits=kept)
+                    _execute_until_stopped(app.store, run, allowed, watch_progress, stop, cache, stored_limits=kept)
                 )
             finally:
                 granted.spent_usd = budgets[0].cost_usd - before if budgets else 0.0
     else:
-        reach = Reach(free_models_only=True)
-        ended = asyncio.run(_execute_run(app.store, run, limits, watch, stop, cache, reach))
-    return run_detail_view(ended, *app.findings.summarise(ended))
+        reach = ProviderReach(free_models_only=True)
+        ended = asyncio.run(_execute_until_stopped(app.store, run, limits, watch, stop, cache, reach))
+    return run_detail_view(ended, *app.run_summaries.summarise(ended))
 
 
-async def _execute_run(
+async def _execute_until_stopped(
     store: Store,
     run: Run,
     limits: Limits,
-    watch: Watch,
+    watch: WatchProgress,
     stop: Stop,
     cache: ReplyCache | None,
-    reach: Reach | None = None,
+    reach: ProviderReach | None = None,
     stored_limits: Limits | None = None,
 ) -> Run:
     working = asyncio.ensure_future(
-        execute(store, run, limits, watch, stop, reach=reach, cache=cache, kept_limits=stored_limits)
+        execute(store, run, limits, watch, stop, reach=reach, cache=cache, limits_to_store=stored_limits)
     )
 
     def end_now() -> None:
-        asyncio.get_running_loop().call_later(GRACE_S, working.cancel)
+        asyncio.get_running_loop().call_later(CANCEL_GRACE_S, working.cancel)
 
     stop.add_callback(end_now)
     with suppress(asyncio.CancelledError):
@@ -175,7 +186,7 @@ async def _execute_run(
 
 def find_paid_models(store: Store, plan: Plan) -> list[str]:
     """Return the models of a plan that cost money or have no known price; the user's own code counts as free."""
-    prices = Prices.load(settings.prices_file_path(), store.prices.rates())
+    prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
     asked = (*plan.targets, *(each for each in (plan.judge, plan.embedder, plan.stt) if each))
     return list(dict.fromkeys(each.typed for each in asked if prices.may_cost(each)))
 
@@ -218,7 +229,7 @@ def validate_files(
     app: App, _: User, paths: tuple[Path, ...], *, max_errors: int, lint: bool = False
 ) -> ValidationView:
     """Check suites, scenarios and agent descriptions on this machine; folders are searched recursively."""
-    _local_program(app)
+    _require_local_program(app)
     return _validation_view(validate(paths, max_errors=max_errors, lint=lint))
 
 
@@ -227,15 +238,15 @@ def validate_text(
     app: App, _: User, text: str, kind: Literal["suite", "scenarios"], *, max_errors: int
 ) -> ValidationView:
     """Check the text of a suite (JSONL) or of scenarios (YAML) that is not in a file yet."""
-    app.check_size(text)
+    app.check_request_size(text)
     report = ValidationReport(Problems(max_errors), files=1)
     if kind == "suite":
-        found = check_suite(f"{TEXT}.jsonl", report.problems, text.encode(errors="surrogatepass"))
-        report.test_cases = found.valid
-        report.hashes = {TEXT: found.hash} if found.hash else {}
+        found = check_suite(f"{TEXT_FILE_NAME}.jsonl", report.problems, text.encode(errors="surrogatepass"))
+        report.test_cases = found.valid_count
+        report.hashes = {TEXT_FILE_NAME: found.suite_hash} if found.suite_hash else {}
     else:
-        report.scenarios = len(parse_scenarios(text, report.problems, f"{TEXT}.yaml"))
-    report.problems.kept = [replaced(each, file=TEXT) for each in report.problems]
+        report.scenarios = len(parse_scenarios(text, report.problems, f"{TEXT_FILE_NAME}.yaml"))
+    report.problems.kept = [replaced(each, file=TEXT_FILE_NAME) for each in report.problems]
     return _validation_view(report)
 
 

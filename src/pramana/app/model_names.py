@@ -10,7 +10,7 @@ class ModelNames(NamedTuple):
     """The names of a model: as the user typed it, and as the provider names it."""
 
     typed: str
-    provider: str
+    name_at_provider: str
 
     @property
     def short(self) -> str:
@@ -36,7 +36,7 @@ def find_model_index(models: Sequence[ModelNames], model_name: str | None) -> in
     >>> find_model_index(models, "before"), find_model_index(models, "gpt-5"), find_model_index(models, "gpt-4")
     (0, 1, None)
     """
-    by_kind = zip(*((each.typed, each.provider, each.short) for each in models), strict=True)
+    by_kind = zip(*((each.typed, each.name_at_provider, each.short) for each in models), strict=True)
     for names in by_kind:
         places = [place for place, name in enumerate(names) if name == model_name]
         if len(places) == 1:

@@ -18,14 +18,14 @@ from msgspec import Meta, Struct
 from pramana import clock, settings
 from pramana.analyse.intervals import percentile, wilson_interval
 from pramana.analyse.summary import Rate
-from pramana.analyse.voice import recognition_name
+from pramana.analyse.voice import name_speech_recognition
 from pramana.app import App, User, use_case
-from pramana.app.providers import server_reach
+from pramana.app.providers import make_server_reach
 from pramana.app.views import OutcomesView, View
 from pramana.errors import InvalidInput, NotFound, PramanaError, escape_control_characters, quote_text, suggest_similar
 from pramana.jsonl import to_canonical_json
 from pramana.model import Outcome, Plan, Run, RunStatus, Target
-from pramana.run.accounts import Reach, make_accounts
+from pramana.run.accounts import ProviderReach, make_accounts
 from pramana.store.history import RunMeasurements
 
 DAY_S = 24 * 3600
@@ -108,21 +108,21 @@ class History(NamedTuple):
     """A model over time, and the total number of its runs."""
 
     history: HistoryView
-    total: int
-    shown_runs: int
+    total_run_count: int
+    shown_run_count: int
 
 
 @use_case("viewer", "outside")
 def list_models(app: App, _: User, *, refresh: bool = False) -> list[OfferView]:
     """Return the models of each registered or configured provider; a provider's list is cached for a day."""
-    return list_offers(server_reach(app), [each.id for each in app.store.providers.list()], refresh=refresh)
+    return list_offers(make_server_reach(app), [each.id for each in app.store.providers.list()], refresh=refresh)
 
 
 @use_case("viewer", "heavy")
 def model_history(app: App, _: User, wanted: HistoryRequest) -> History:
     """Return pass rate and latency of a model, per run and per day."""
     past, model = app.store.history, wanted.model
-    runs, total = app.store.runs.page(model=model, limit=wanted.limit)
+    runs, total = app.store.runs.read_page(model=model, limit=wanted.limit)
     runs.reverse()
     measured = past.measure_model(runs, model)
     points = tuple(
@@ -134,11 +134,11 @@ def model_history(app: App, _: User, wanted: HistoryRequest) -> History:
             suite_hash=run.plan.suite_hash,
             cases_digest=digest,
             variant=variant,
-            setup_digest=_setup_digest(run.plan, model, variant, judged_again),
-            **_rate_fields([found], past.distinct_cases([run.id])),
+            setup_digest=_hash_setup(run.plan, model, variant, judged_again),
+            **_rate_fields([found], past.count_distinct_cases([run.id])),
         )
         for run, digest, judged_again, by_variant in zip(
-            runs, past.cases_digests(runs), past.rescoring_labels(runs), measured, strict=True
+            runs, past.hash_cases(runs), past.list_rescoring_labels(runs), measured, strict=True
         )
         for variant, found in by_variant.items()
     )
@@ -149,36 +149,36 @@ def model_history(app: App, _: User, wanted: HistoryRequest) -> History:
             variant=variant,
             runs=len(some),
             complete=day != cut_off,
-            **_rate_fields([found for _, found in some], past.distinct_cases(run.id for run, _ in some)),
+            **_rate_fields([found for _, found in some], past.count_distinct_cases(run.id for run, _ in some)),
         )
-        for (day, variant), some in _day_points(runs, measured).items()
+        for (day, variant), some in _group_by_day(runs, measured).items()
     )
     return History(HistoryView(model=model, runs=points, days=days), total, len(runs))
 
 
-def _setup_digest(plan: Plan, model: str, variant: str, judged_again: Sequence[str]) -> str:
+def _hash_setup(plan: Plan, model: str, variant: str, rescoring_labels: Sequence[str]) -> str:
     """Return 16 hex digits of the setup: all that two points must share, besides cases and variant, to be comparable.
 
     The model itself is excluded: the history shows whether it has changed.
     """
     own = next((each for each in plan.targets if each.typed == model), None)
     said: dict[str, Any] = {
-        "judge": _target_identity(plan.judge or own),
-        "judged_again": judged_again,
-        "embedder": _target_identity(plan.embedder),
+        "judge": _identify_target(plan.judge or own),
+        "judged_again": rescoring_labels,
+        "embedder": _identify_target(plan.embedder),
         "system_prompt": plan.system_prompt or "",
         "parameters": {
             name: _normalise_parameter(value) for name, value in plan.parameters.items() if value is not None
         },
     }
     if variant != "text":
-        said |= {"voice": plan.voice, "heard_by": recognition_name(plan)}
+        said |= {"voice": plan.voice, "heard_by": name_speech_recognition(plan)}
     if plan.scorers:
         said["scorers"] = sorted([each.name, each.version] for each in plan.scorers)
     return hashlib.sha256(to_canonical_json(said)).hexdigest()[:16]
 
 
-def _target_identity(target: Target | None) -> str | None:
+def _identify_target(target: Target | None) -> str | None:
     """Return one name for a target, however it was typed; a target with arguments keeps the name as typed."""
     if target is None:
         return None
@@ -190,7 +190,7 @@ def _normalise_parameter(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _day_points(
+def _group_by_day(
     runs: Sequence[Run], measured: Sequence[Mapping[str, RunMeasurements]]
 ) -> dict[tuple[str, str], list[tuple[Run, RunMeasurements]]]:
     days: dict[tuple[str, str], list[tuple[Run, RunMeasurements]]] = {}
@@ -200,12 +200,12 @@ def _day_points(
     return days
 
 
-def _rate_fields(measured: Sequence[RunMeasurements], cases: int) -> dict[str, Any]:
+def _rate_fields(measured: Sequence[RunMeasurements], case_count: int) -> dict[str, Any]:
     """Return the fields of a `RateView`."""
-    counts = {outcome.value: sum(each.outcomes.get(outcome, 0) for each in measured) for outcome in Outcome}
+    counts = {outcome.value: sum(each.outcome_counts.get(outcome, 0) for each in measured) for outcome in Outcome}
     whole = Rate(**counts)
     # Several results of one case, repeats or other runs, are not several cases: they must not narrow the interval.
-    a_case = max(1.0, whole.total / cases) if cases else 1.0
+    a_case = max(1.0, whole.total / case_count) if case_count else 1.0
     interval = wilson_interval(whole.passed / a_case, whole.scored_count / a_case) if whole.scored_count else None
     # Each list is sorted, and sorting a concatenation of sorted lists is faster than merging them.
     times = (
@@ -217,7 +217,7 @@ def _rate_fields(measured: Sequence[RunMeasurements], cases: int) -> dict[str, A
         "pass_rate": whole.value,
         "interval": (interval.low, interval.high) if interval else None,
         "n": whole.scored_count,
-        "cases": cases,
+        "cases": case_count,
         "latency_ms": LatencyView(count=len(times), median=_to_milliseconds(median), p95=_to_milliseconds(p95)),
     }
 
@@ -240,13 +240,15 @@ _OfferCache = dict[str, _OfferedModels]
 """By provider and base URL."""
 
 
-def list_offers(reach: Reach, registered: Iterable[str], *, refresh: bool, only: Sequence[str] = ()) -> list[OfferView]:
+def list_offers(
+    reach: ProviderReach, registered: Iterable[str], *, refresh: bool, only_providers: Sequence[str] = ()
+) -> list[OfferView]:
     """Return the models of each configured provider, those registered in the store first.
 
-    `only` names providers, configured or not, or URLs of servers: `openai`, `http://localhost:8000/v1`.
+    `only_providers` names providers, configured or not, or URLs of servers: `openai`, `http://localhost:8000/v1`.
     """
     registered = list(registered)
-    named = [_provider_name(each, registered) for each in only]
+    named = [_parse_provider_name(each, registered) for each in only_providers]
     path = settings.data_folder() / "cache" / "models.json"
     try:
         said = msgspec.json.decode(path.read_bytes(), type=_OfferCache)
@@ -262,7 +264,7 @@ def list_offers(reach: Reach, registered: Iterable[str], *, refresh: bool, only:
     return found
 
 
-def _provider_name(typed: str, registered: Sequence[str]) -> str:
+def _parse_provider_name(typed: str, registered: Sequence[str]) -> str:
     """Return the provider or URL that a user typed, with or without a model; refuse anything else."""
     from pramana.providers.kinds import providers
     from pramana.providers.names import MIN_SIMILARITY
@@ -280,10 +282,10 @@ def _provider_name(typed: str, registered: Sequence[str]) -> str:
 
 
 async def _list_all_models(
-    reach: Reach, registered: list[str], only: list[str], cached: Mapping[str, _OfferedModels]
+    reach: ProviderReach, registered: list[str], provider_names: list[str], cached: Mapping[str, _OfferedModels]
 ) -> tuple[list[OfferView], dict[str, _OfferedModels | None]]:
     """Return the offers, and the fresh responses by provider and base URL; None for one that failed."""
-    from pramana.providers.kinds import CALLED_KINDS, WITHOUT_ACCOUNT, providers
+    from pramana.providers.kinds import KINDS_WITHOUT_ACCOUNT, VOICE_AGENT_KINDS, providers
     from pramana.providers.names import open_provider, resolve_target
 
     accounts = make_accounts(reach, LIST_MODELS_TIMEOUT_S)
@@ -292,18 +294,18 @@ async def _list_all_models(
 
     async def list_models_of(name: str) -> Iterable[str]:
         where = name
-        theirs = reach.registered(name) if reach.registered and name in registered else None
-        if theirs and theirs.kind in CALLED_KINDS:  # their models are not listed
+        theirs = reach.find_registered_provider(name) if reach.find_registered_provider and name in registered else None
+        if theirs and theirs.kind in VOICE_AGENT_KINDS:  # their models are not listed
             return [theirs.model] if theirs.model else []
         if theirs:
-            model = "" if theirs.model or theirs.kind in WITHOUT_ACCOUNT else ":any"
+            model = "" if theirs.model or theirs.kind in KINDS_WITHOUT_ACCOUNT else ":any"
             typed = f"{name}{model}" if name != theirs.kind else f"{name}:any"
-            target = resolve_target(typed, registered=reach.registered)
+            target = resolve_target(typed, find_registered_provider=reach.find_registered_provider)
         elif "://" in name:
             target = resolve_target(f"{name}#any")
         elif name == "command":  # a file lists them: no request is needed
             return sorted(accounts.commands)
-        elif name in CALLED_KINDS or name == "python":
+        elif name in VOICE_AGENT_KINDS or name == "python":
             raise InvalidInput(f"{name} does not list its models; see the documentation of {name}")
         else:
             target = Target(name, name, "local" if name == "local" else "any")
@@ -332,6 +334,10 @@ async def _list_all_models(
             problem = escape_control_characters(f"the provider failed: {type(error).__name__}: {error}")
         return OfferView(provider=name, models=tuple(models), problem=problem)
 
-    own = [name for name in accounts.list_configured() if not (reach.for_others and name not in providers.builtin)]
+    own = [
+        name for name in accounts.list_configured() if not (reach.is_for_other_users and name not in providers.builtin)
+    ]
     own += ["command"] if accounts.commands else []
-    return list(await asyncio.gather(*map(list_provider_models, dict.fromkeys(only or [*registered, *own])))), heard
+    return list(
+        await asyncio.gather(*map(list_provider_models, dict.fromkeys(provider_names or [*registered, *own])))
+    ), heard

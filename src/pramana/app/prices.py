@@ -15,15 +15,15 @@ from pramana.app import App, User, use_case
 from pramana.app.views import View
 from pramana.errors import InvalidInput, Problem, escape_control_characters
 from pramana.model import Target
-from pramana.providers.kinds import KINDS_RUNNING_CODE
-from pramana.providers.names import MAX_LENGTH, resolve_target
-from pramana.providers.prices import FREE_KINDS, MAX_PRICE, Prices, Rates
+from pramana.providers.kinds import CODE_RUNNING_KINDS
+from pramana.providers.names import MAX_ADDRESS_OR_MODEL_LENGTH, resolve_target
+from pramana.providers.prices import FREE_KINDS, MAX_USD_PER_MILLION, Prices, Rates
 from pramana.request import check_struct_values
-from pramana.store.preferences import SetPrice
+from pramana.store.preferences import CustomPrice
 
 MAX_RECENT_RUNS = 100
 """Newest runs whose models are listed."""
-Dollars = Annotated[float, Meta(ge=0, le=MAX_PRICE)]
+Dollars = Annotated[float, Meta(ge=0, le=MAX_USD_PER_MILLION)]
 
 
 class NewPrice(Struct, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class PriceList(NamedTuple):
     """Prices of models, and their sources."""
 
     items: list[PriceView]
-    published: str
+    published_source: str
     """The installed list of published prices."""
     file_exists: bool
     file_problem: str | None
@@ -82,12 +82,12 @@ def list_prices(app: App, _: User, models: Sequence[str] = ()) -> PriceList:
     kept = app.store.prices.list()
     prices, problem = _load_prices(kept)
     if models:
-        found = [_price_of_model(app, prices, kept, each) for each in dict.fromkeys(models)]
+        found = [_make_price_view_by_name(app, prices, kept, each) for each in dict.fromkeys(models)]
     else:
         targets = _recent_targets(app)
         found = [_price_view(prices, kept, each) for each in targets.values()]
         told = {each.name for each in found} | targets.keys()
-        found += [_price_of_model(app, prices, kept, each.model) for each in kept if each.model not in told]
+        found += [_make_price_view_by_name(app, prices, kept, each.model) for each in kept if each.model not in told]
         found.sort(key=lambda each: each.model)
     return PriceList(found, f"genai-prices {version('genai-prices')}", settings.prices_file_path().exists(), problem)
 
@@ -100,7 +100,7 @@ def set_price(app: App, _: User, model: str, price: NewPrice) -> PriceView:
     """
     check_struct_values(price)
     name = model.strip()
-    _check_name(app, name)
+    _check_model_name(app, name)
     cached = price.input_per_million if price.cached_per_million is None else price.cached_per_million
     app.store.prices.put(name, Rates(0, price.input_per_million, price.output_per_million, cached))
     return _current_price_view(app, name)
@@ -113,15 +113,15 @@ def delete_price(app: App, _: User, model: str) -> PriceView:
     return _current_price_view(app, model.strip())
 
 
-def _check_name(app: App, name: str) -> None:
+def _check_model_name(app: App, model_name: str) -> None:
     """Refuse names for which a price would silently have no effect: misspelt ones, and free models."""
-    if not name or len(name) > MAX_LENGTH or not name.isprintable():
-        message = f"a model's name has 1 to {MAX_LENGTH:,} printable characters"
+    if not model_name or len(model_name) > MAX_ADDRESS_OR_MODEL_LENGTH or not model_name.isprintable():
+        message = f"a model's name has 1 to {MAX_ADDRESS_OR_MODEL_LENGTH:,} printable characters"
         raise InvalidInput(message, [Problem(message, "model")])
-    if name.partition(":")[0] in KINDS_RUNNING_CODE:
+    if model_name.partition(":")[0] in CODE_RUNNING_KINDS:
         return  # may come from a command line on another machine with this store
     try:
-        target = _resolve_target(app, name)
+        target = _resolve_target(app, model_name)
     except InvalidInput as error:
         raise InvalidInput(str(error), [Problem(str(error), "model")]) from None
     if target.provider in FREE_KINDS:
@@ -130,23 +130,23 @@ def _check_name(app: App, name: str) -> None:
 
 
 def _resolve_target(app: App, typed: str) -> Target:
-    return resolve_target(typed, registered=app.store.providers.find_registered)
+    return resolve_target(typed, find_registered_provider=app.store.providers.find_registered)
 
 
-def _load_prices(set_prices: Sequence[SetPrice]) -> tuple[Prices, str | None]:
+def _load_prices(set_prices: Sequence[CustomPrice]) -> tuple[Prices, str | None]:
     """Return the prices that this process uses, and why its `prices.toml` could not be read, if so."""
     rates = {each.model: each.rates for each in set_prices}
     try:
         return Prices.load(settings.prices_file_path(), rates), None
     except InvalidInput as error:  # no run starts then either; the path of the file stays private
-        return Prices(kept=rates), escape_control_characters(
+        return Prices(stored_rates=rates), escape_control_characters(
             str(error).replace(str(settings.prices_file_path()), "prices.toml")
         )
 
 
 def _recent_targets(app: App) -> dict[str, Target]:
     """Return the models of the newest runs: tested models, judges, embedders and speech recognition."""
-    runs, _ = app.store.runs.page(limit=MAX_RECENT_RUNS)
+    runs, _ = app.store.runs.read_page(limit=MAX_RECENT_RUNS)
     plans = [run.plan for run in runs]
     every: Iterable[Target | None] = (
         target for plan in plans for target in (*plan.targets, plan.judge, plan.embedder, plan.stt)
@@ -156,10 +156,10 @@ def _recent_targets(app: App) -> dict[str, Target]:
 
 def _current_price_view(app: App, name: str) -> PriceView:
     kept = app.store.prices.list()
-    return _price_of_model(app, _load_prices(kept)[0], kept, name)
+    return _make_price_view_by_name(app, _load_prices(kept)[0], kept, name)
 
 
-def _price_of_model(app: App, prices: Prices, set_prices: Sequence[SetPrice], typed: str) -> PriceView:
+def _make_price_view_by_name(app: App, prices: Prices, set_prices: Sequence[CustomPrice], typed: str) -> PriceView:
     try:
         return _price_view(prices, set_prices, _resolve_target(app, typed))
     except InvalidInput as error:
@@ -174,24 +174,24 @@ def _price_of_model(app: App, prices: Prices, set_prices: Sequence[SetPrice], ty
         )
 
 
-def _price_view(prices: Prices, set_prices: Sequence[SetPrice], target: Target) -> PriceView:
+def _price_view(prices: Prices, set_prices: Sequence[CustomPrice], target: Target) -> PriceView:
     found = prices.find_price(target)
     when = {each.model: each.updated for each in set_prices}
     return PriceView(
         model=target.typed,
         origin=found.origin if found else None,
-        name=found.name if found else None,
-        steps=tuple(_step_view(each) for each in found.steps) if found else (),
-        updated_at=when.get(found.name) if found and found.origin == "set" and found.name else None,
+        name=found.matched_name if found else None,
+        steps=tuple(_step_view(each) for each in found.tiers) if found else (),
+        updated_at=when.get(found.matched_name) if found and found.origin == "set" and found.matched_name else None,
         problem=None,
     )
 
 
 def _step_view(rates: Rates) -> StepView:
     return StepView(
-        above=rates.above,
-        input_per_million=rates.input,
-        output_per_million=rates.output,
-        cached_per_million=rates.cached,
-        per_request=rates.request,
+        above=rates.above_tokens,
+        input_per_million=rates.input_per_million,
+        output_per_million=rates.output_per_million,
+        cached_per_million=rates.cached_per_million,
+        per_request=rates.per_request,
     )

@@ -14,16 +14,16 @@ from pramana.errors import InvalidInput, PramanaError, Problem, Unavailable
 from pramana.load.agent import parse_agent
 from pramana.load.problems import Problems
 from pramana.model import Target
-from pramana.providers.accounts import Accounts, Registered, find_key_destination
-from pramana.providers.kinds import CALLED_KINDS, VARIABLES, WITHOUT_ACCOUNT
-from pramana.providers.names import KINDS, check_provider, open_provider, resolve_target
+from pramana.providers.accounts import Accounts, RegisteredProvider, find_key_destination
+from pramana.providers.kinds import KINDS_WITHOUT_ACCOUNT, VARIABLES_BY_KIND, VOICE_AGENT_KINDS
+from pramana.providers.names import REGISTRABLE_KINDS, check_provider, open_provider, resolve_target
 from pramana.providers.voice.description import Description
-from pramana.providers.voice.vocabulary import Dial
-from pramana.run.accounts import Reach, make_accounts
-from pramana.store.providers import KnownProvider
+from pramana.providers.voice.vocabulary import CallSetup
+from pramana.run.accounts import ProviderReach, make_accounts
+from pramana.store.providers import StoredProvider
 
-PROBE_S = 20.0
-Kind = Literal[KINDS]  # type: ignore[valid-type] # one list for the program and its documentation
+PROBE_TIMEOUT_S = 20.0
+Kind = Literal[REGISTRABLE_KINDS]  # type: ignore[valid-type] # one list for the program and its documentation
 
 
 class NewProvider(Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class CheckedDescription(NamedTuple):
     problems: list[Problem]
 
 
-class Probe(NamedTuple):
+class ProbeOutcome(NamedTuple):
     """The result of testing a provider: what it offers, or why the test failed."""
 
     latency_ms: float
@@ -95,9 +95,13 @@ class Probe(NamedTuple):
     failure: PramanaError | None = None
 
 
-def server_reach(app: App) -> Reach:
+def make_server_reach(app: App) -> ProviderReach:
     """Return which hosts and providers the server may reach for its users."""
-    return Reach(app.store.providers.find_registered, for_others=True, allow_private=app.private_addresses_allowed())
+    return ProviderReach(
+        app.store.providers.find_registered,
+        is_for_other_users=True,
+        allow_private_addresses=app.private_addresses_allowed(),
+    )
 
 
 @use_case("viewer")
@@ -123,7 +127,7 @@ def create_provider(app: App, _: User, new: NewProvider) -> ProviderView:
         description=_parse_description_fields(new.description),
         has_key=new.api_key is not None,
     )
-    return _provider_view(app.store.providers.create(made, _check_key(new.api_key)))
+    return _provider_view(app.store.providers.create(made, _check_api_key(new.api_key)))
 
 
 @use_case("admin")
@@ -134,21 +138,21 @@ def change_provider(app: App, _: User, provider_id: str, changed: Mapping[str, A
     said = {**changed, "description": _parse_description_fields(changed.get("description"))}
     keeps_key = "api_key" not in changed
 
-    def make(known: KnownProvider) -> Registered:
+    def make(known: StoredProvider) -> RegisteredProvider:
         stays = {
             name: said[name] if name in changed else getattr(known, name)
             for name in ("base_url", "model", "description")
         }
         has_key = known.key_set if keeps_key else changed["api_key"] is not None
         made = check_provider(known.id, known.kind, **stays, has_key=has_key)
-        if known.key_set and keeps_key and _key_destination(made) != _key_destination(known):
-            raise _key_error(
+        if known.key_set and keeps_key and _list_key_destinations(made) != _list_key_destinations(known):
+            raise _make_key_error(
                 "this changes the address, and a key is only sent to the address that it was set for; also send "
                 "apiKey: the same key, a new one, or null for none"
             )
         return made
 
-    key = True if keeps_key else _check_key(changed["api_key"])
+    key = True if keeps_key else _check_api_key(changed["api_key"])
     return _provider_view(app.store.providers.change(provider_id, make, key=key))
 
 
@@ -175,19 +179,19 @@ def check_description(_app: App, _: User, description: str | Mapping[str, Any]) 
 
 
 @use_case("editor", "outside")
-def probe_provider(app: App, _: User, provider_id: str, model: str | None = None) -> Probe:
+def probe_provider(app: App, _: User, provider_id: str, model: str | None = None) -> ProbeOutcome:
     """Request a provider's list of models, or call an agent and hang up.
 
     To call an agent, give a model unless the provider has one.
     """
-    reach = server_reach(app)
+    reach = make_server_reach(app)
     target = _probe_target(app.store.providers.read(provider_id), model, reach)
     began = clock.monotonic()
     try:
-        models, failure = asyncio.run(_probe(target, make_accounts(reach, PROBE_S))), None
+        models, failure = asyncio.run(_request_models_or_call(target, make_accounts(reach, PROBE_TIMEOUT_S))), None
     except PramanaError as error:
         models, failure = [], error
-    return Probe(round((clock.monotonic() - began) * 1000, 1), tuple(models), failure)
+    return ProbeOutcome(round((clock.monotonic() - began) * 1000, 1), tuple(models), failure)
 
 
 # ── Adding and changing ──
@@ -211,17 +215,19 @@ def _parse_description(description: str | Mapping[str, Any], problems: Problems)
     )
 
 
-def _check_key(key: str | None) -> str | None:
+def _check_api_key(key: str | None) -> str | None:
     if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
-        raise _key_error("the key contains a line break, a trailing space or another invalid character; copy it again")
+        raise _make_key_error(
+            "the key contains a line break, a trailing space or another invalid character; copy it again"
+        )
     return key
 
 
-def _key_error(message: str) -> InvalidInput:
+def _make_key_error(message: str) -> InvalidInput:
     return InvalidInput(message, [Problem(message, "apiKey")])
 
 
-def _key_destination(provider: KnownProvider | Registered) -> tuple[Any, ...]:
+def _list_key_destinations(provider: StoredProvider | RegisteredProvider) -> tuple[Any, ...]:
     """Return the destination to which a provider's key is sent."""
     described: Mapping[str, Any] = provider.description or {}
     where = find_key_destination(provider.kind, provider.base_url, provider.description, provider.model)
@@ -231,32 +237,32 @@ def _key_destination(provider: KnownProvider | Registered) -> tuple[Any, ...]:
 # ── Testing ──
 
 
-def _probe_target(known: KnownProvider, model: str | None, reach: Reach) -> Target:
+def _probe_target(known: StoredProvider, model: str | None, reach: ProviderReach) -> Target:
     wanted = model or known.model
     if (
         wanted is None
-        and known.kind in CALLED_KINDS
+        and known.kind in VOICE_AGENT_KINDS
         and known.kind not in ("openai-realtime", "gemini-live", "websocket")
     ):
         raise InvalidInput("testing a voice agent needs a model; send model")
-    if known.kind in WITHOUT_ACCOUNT or known.kind == "websocket":
+    if known.kind in KINDS_WITHOUT_ACCOUNT or known.kind == "websocket":
         typed = f"{known.id}:{wanted}" if wanted else known.id
     else:
         typed = f"{known.id}:{wanted or 'any'}"
-    return resolve_target(typed, registered=reach.registered)
+    return resolve_target(typed, find_registered_provider=reach.find_registered_provider)
 
 
-async def _probe(target: Target, accounts: Accounts) -> list[str]:
+async def _request_models_or_call(target: Target, accounts: Accounts) -> list[str]:
     provider: Any = open_provider(target, accounts)
     try:
-        async with asyncio.timeout(PROBE_S):
-            if target.provider in CALLED_KINDS and target.provider != "cascade" and target.model != "any":
-                channel = await provider.dial(Dial(target.model))
+        async with asyncio.timeout(PROBE_TIMEOUT_S):
+            if target.provider in VOICE_AGENT_KINDS and target.provider != "cascade" and target.model != "any":
+                channel = await provider.dial(CallSetup(target.model))
                 await channel.close()
                 return []
             return sorted(map(str, await provider.models()))
     except TimeoutError:
-        raise Unavailable(f"no answer within {PROBE_S:g} s") from None
+        raise Unavailable(f"no answer within {PROBE_TIMEOUT_S:g} s") from None
     finally:
         await provider.close()
 
@@ -267,8 +273,8 @@ async def _probe(target: Target, accounts: Accounts) -> list[str]:
 def _environment_variables() -> list[VariableView]:
     """Return the environment variables for keys of providers that need no registration, and whether each is set."""
     kinds: dict[str, list[str]] = {}
-    for kind, known in VARIABLES.items():
-        for variable in known.keys:
+    for kind, known in VARIABLES_BY_KIND.items():
+        for variable in known.key_variables:
             kinds.setdefault(variable, []).append(kind)
     return [
         VariableView(variable=name, set=settings.read_variable(name) is not None, kinds=tuple(some))
@@ -276,7 +282,7 @@ def _environment_variables() -> list[VariableView]:
     ]
 
 
-def _provider_view(known: KnownProvider) -> ProviderView:
+def _provider_view(known: StoredProvider) -> ProviderView:
     return ProviderView(
         id=known.id,
         kind=known.kind,

@@ -8,7 +8,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from pramana.app.views import View
-from pramana.embedded.weights import Phase, find_folder, find_pin, pull
+from pramana.embedded.weights import Phase, find_folder, find_weights, pull
 from pramana.errors import PramanaError
 
 log = logging.getLogger("pramana.app")
@@ -46,15 +46,15 @@ class Downloads:
             found = self._pulls.get(name)
             if self._closed or find_folder(name) or (found and found.status == "running"):
                 return
-            self._pulls[name] = _running_view("download", 0, find_pin(name).archive_size)
+            self._pulls[name] = _running_view("download", 0, find_weights(name).archive_size)
         # A daemon, so that a stopping server does not wait for a stalled connection.
-        threading.Thread(target=self._pull, args=(name,), name=f"pull {name}", daemon=True).start()
+        threading.Thread(target=self._download, args=(name,), name=f"pull {name}", daemon=True).start()
 
     def close(self) -> None:
         """Stop all downloads at their next step; a stopped download leaves no files behind."""
         self._closed = True
 
-    def _pull(self, name: str) -> None:
+    def _download(self, name: str) -> None:
         def report(phase: Phase, done: int, total: int) -> None:
             if self._closed:
                 raise _ServerClosing
@@ -63,18 +63,18 @@ class Downloads:
         try:
             pull(name, report)
         except _ServerClosing:
-            self._fail(name, "the server stopped during the download")
+            self._record_failure(name, "the server stopped during the download")
         except PramanaError as error:
-            self._fail(name, str(error))
+            self._record_failure(name, str(error))
         except Exception:
             log.exception("the download of %s was interrupted", name)
-            self._fail(name, "the download failed; see the server's log and try again")
+            self._record_failure(name, "the download failed; see the server's log and try again")
         else:
             self._pulls.pop(name, None)
 
-    def _fail(self, name: str, problem: str) -> None:
+    def _record_failure(self, name: str, problem: str) -> None:
         self._pulls[name] = replace(self._pulls[name], status="failed", problem=problem)
 
 
-def _running_view(phase: Phase, done: int, total: int) -> PullView:
-    return PullView(status="running", phase=phase, done_bytes=done, total_bytes=total, problem=None)
+def _running_view(phase: Phase, done_bytes: int, total_bytes: int) -> PullView:
+    return PullView(status="running", phase=phase, done_bytes=done_bytes, total_bytes=total_bytes, problem=None)

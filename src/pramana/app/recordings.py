@@ -49,7 +49,7 @@ def upload_recording(
         sound = audio.read_sound(data)
     except audio.BadAudio as bad:
         raise InvalidInput(f"this recording cannot be used: {bad}") from None
-    if wrong := audio.problem(sound.samples, sound.rate):
+    if wrong := audio.find_prompt_problem(sound.samples, sound.rate):
         raise InvalidInput(f"this recording cannot be used: {wrong}")
     kept, is_new = app.store.recordings.put(name, data, replace=replace)
     view = UploadedView(

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pramana.analyse.summary import explain_outcome
-from pramana.analyse.voice import recognition_name
-from pramana.app.comparison_sides import ComparedAnswer, HashMismatch, RecordedReply, Source
+from pramana.analyse.voice import name_speech_recognition
+from pramana.app.comparison_sides import ComparedAnswer, ComparisonSource, HashMismatch, RecordedReply
 from pramana.app.model_names import ModelNames, find_model_index, list_model_names
 from pramana.errors import InvalidInput, quote_text, suggest_similar
-from pramana.hash import case_digest
+from pramana.hash import hash_case
 from pramana.model import Run, Target
 from pramana.replies import describe_reply
 from pramana.store.store import Store
@@ -24,100 +24,106 @@ if TYPE_CHECKING:
     from pramana.load.results import ModelResults
 
 
-Missing = Literal["model", "new_model"]
+ModelParameter = Literal["model", "new_model"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class SideReference:
     """A run or a file, before one of its models is chosen."""
 
-    given: str
+    typed_reference: str
     """As the user typed it."""
     title: str
     """Display name: the run or the file, and its date."""
     identity: str
     """Equal for two references to one run."""
     models: Sequence[ModelNames]
-    source: Callable[[int], Source]
+    make_source: Callable[[int], ComparisonSource]
     """Returns one of its models as a side, by index."""
 
 
 class ModelUnclear(InvalidInput):
     """A side has several models, or lacks the one that was named."""
 
-    def __init__(self, message: str, references: Sequence[str], models: Mapping[str, str], missing: Missing) -> None:
+    def __init__(
+        self, message: str, references: Sequence[str], models: Mapping[str, str], missing: ModelParameter
+    ) -> None:
         """Set a valid choice in `models`, by `model` and `new_model`; `missing` is the one that the user must make."""
         self.message, self.references, self.models, self.missing = message, tuple(references), models, missing
         options = (f"--{name.replace('_', '-')} {shlex.quote(model)}" for name, model in models.items())
         command = " ".join(["pramana compare", *map(shlex.quote, references), *options])
         super().__init__(f"{message}; choose, for example: {command}")
 
-    def explain_call(self) -> str:
+    def explain_python_call(self) -> str:
         """Return the message with the Python call that fixes it."""
         given = [*map(repr, self.references), *(f"{name}={model!r}" for name, model in self.models.items())]
         return f"{self.message}; choose, for example: pramana.compare({', '.join(given)})"
 
 
 def resolve_sides(
-    base: Reference, new: Reference | None, model: str | None, new_model: str | None
-) -> tuple[Source, Source]:
+    base: SideReference, new: SideReference | None, model: str | None, new_model: str | None
+) -> tuple[ComparisonSource, ComparisonSource]:
     """Return the two sides: models of two runs, or without `new` two models of one run."""
     if new is None or new.identity == base.identity:
         one, other = _find_two_models(base, model, new_model)
-        return base.source(one), base.source(other)
-    both = base.given, new.given
+        return base.make_source(one), base.make_source(other)
+    both = base.typed_reference, new.typed_reference
     first, second = _find_model_index(base, model), _find_model_index(new, new_model or model)
     if first is None:
         raise ModelUnclear(_explain_unclear_model(base, model), both, {"model": base.models[0].typed}, "model")
     if second is None:
         choice = {"model": base.models[first].typed, "new_model": new.models[0].typed}
         raise ModelUnclear(_explain_unclear_model(new, new_model or model), both, choice, "new_model")
-    return base.source(first), new.source(second)
+    return base.make_source(first), new.make_source(second)
 
 
-def _find_two_models(run: Reference, model: str | None, new_model: str | None) -> tuple[int, int]:
+def _find_two_models(run: SideReference, model: str | None, new_model: str | None) -> tuple[int, int]:
     """Return the indexes of the two models to compare within one run; if it has exactly two, none need be named."""
     if len(run.models) == 1:
         raise InvalidInput(
             f"{run.title} has one model, {run.models[0].typed}; a comparison needs a second side: another run or "
             "results.json of the same cases, or a run of two models"
         )
-    known: dict[Missing, int] = {}
-    wanted: tuple[tuple[Missing, str | None], ...] = (("model", model), ("new_model", new_model))
+    known: dict[ModelParameter, int] = {}
+    wanted: tuple[tuple[ModelParameter, str | None], ...] = (("model", model), ("new_model", new_model))
     for name, each in wanted:
         if each is not None:
             place = find_model_index(run.models, each)
             if place is None:
                 raise ModelUnclear(
-                    _explain_unclear_model(run, each), [run.given], _suggest_two_models(run, known), name
+                    _explain_unclear_model(run, each), [run.typed_reference], _suggest_two_models(run, known), name
                 )
             known[name] = place
     if len(known) == 2 and known["model"] == known["new_model"]:
         itself = f"{run.models[known['model']].typed} cannot be compared with itself in {run.title}"
-        raise ModelUnclear(itself, [run.given], _suggest_two_models(run, {"model": known["model"]}), "new_model")
+        raise ModelUnclear(
+            itself, [run.typed_reference], _suggest_two_models(run, {"model": known["model"]}), "new_model"
+        )
     if len(known) < 2 and len(run.models) > 2:
-        missing: Missing = "new_model" if "model" in known else "model"
-        raise ModelUnclear(_explain_unclear_model(run, None), [run.given], _suggest_two_models(run, known), missing)
+        missing: ModelParameter = "new_model" if "model" in known else "model"
+        raise ModelUnclear(
+            _explain_unclear_model(run, None), [run.typed_reference], _suggest_two_models(run, known), missing
+        )
     both = _suggest_two_models(run, known)
     places = {each.typed: place for place, each in enumerate(run.models)}
     return places[both["model"]], places[both["new_model"]]
 
 
-def _suggest_two_models(run: Reference, known: Mapping[Missing, int]) -> dict[str, str]:
+def _suggest_two_models(run: SideReference, known_indexes: Mapping[ModelParameter, int]) -> dict[str, str]:
     """Return two models of a run as `model` and `new_model`: the known ones, filled up with the first of the others."""
-    rest = [place for place in range(len(run.models)) if place not in known.values()]
-    names: tuple[Missing, ...] = ("model", "new_model")
-    return {name: run.models[known[name] if name in known else rest.pop(0)].typed for name in names}
+    rest = [place for place in range(len(run.models)) if place not in known_indexes.values()]
+    names: tuple[ModelParameter, ...] = ("model", "new_model")
+    return {name: run.models[known_indexes[name] if name in known_indexes else rest.pop(0)].typed for name in names}
 
 
-def _find_model_index(run: Reference, model: str | None) -> int | None:
+def _find_model_index(run: SideReference, model: str | None) -> int | None:
     """Return the index of a model; a run's only model need not be named."""
     if model is None:
         return 0 if len(run.models) == 1 else None
     return find_model_index(run.models, model)
 
 
-def _explain_unclear_model(run: Reference, model: str | None) -> str:
+def _explain_unclear_model(run: SideReference, model: str | None) -> str:
     """Return the message that a model must be named, or that the named one is not in the run."""
     named = ", ".join(each.typed for each in run.models)
     if model is None:
@@ -129,41 +135,41 @@ def _explain_unclear_model(run: Reference, model: str | None) -> str:
 # ── References ──
 
 
-def reference_to_file(path: Path) -> Reference:
+def reference_to_file(path: Path) -> SideReference:
     """Return the models of a results.json."""
     from pramana.load.results import read_results
 
     blocks = read_results(path)
     names = [ModelNames(each.model or each.model_id, each.model_id) for each in blocks]
     title = _name_with_date(str(path), blocks[0].timestamp)
-    return Reference(str(path), title, str(path.resolve()), names, lambda at: _make_file_source(path, blocks[at]))
+    return SideReference(str(path), title, str(path.resolve()), names, lambda at: _make_file_source(path, blocks[at]))
 
 
-def _make_file_source(path: Path, block: "ModelResults") -> Source:
-    from pramana.load.results import mismatched_hashes
+def _make_file_source(path: Path, model_results: "ModelResults") -> ComparisonSource:
+    from pramana.load.results import find_mismatched_hashes
 
-    digests = frozenset(each.case_digest for each in block.results if each.case_digest)
-    has_outputs = any(each.output or each.tool_calls for each in block.results)
+    digests = frozenset(each.case_digest for each in model_results.results if each.case_digest)
+    has_outputs = any(each.output or each.tool_calls for each in model_results.results)
 
     def read(places: Sequence[int]) -> dict[int, RecordedReply]:
-        chosen = ((place, block.results[place]) for place in places)
+        chosen = ((place, model_results.results[place]) for place in places)
         return {
             place: RecordedReply(None, each.output if has_outputs else None, each.outcome, each.reason, each.tool_calls)
             for place, each in chosen
         }
 
     def hash_mismatch() -> HashMismatch | None:
-        found = mismatched_hashes(block)
+        found = find_mismatched_hashes(model_results)
         return HashMismatch(str(path), len(found), found[0]) if found else None
 
-    return Source(
+    return ComparisonSource(
         str(path),
-        _name_with_date(str(path), block.timestamp),
+        _name_with_date(str(path), model_results.timestamp),
         str(path.resolve()),
-        block.model or block.model_id,
-        block.suite_hash,
-        block.has_digests,
-        lambda: digests if block.has_digests and block.complete else None,
+        model_results.model or model_results.model_id,
+        model_results.suite_hash,
+        model_results.has_digests,
+        lambda: digests if model_results.has_digests and model_results.complete else None,
         lambda: (
             ComparedAnswer(
                 each.case_digest,
@@ -173,31 +179,31 @@ def _make_file_source(path: Path, block: "ModelResults") -> Source:
                 each.checks,
                 each.variant,
                 each.latency_ms / 1000 if each.latency_ms else None,  # 0 is written if there was no reply
-                place=place,
-                reply=describe_reply(each.output, each.tool_calls, longest=None) if has_outputs else None,
+                result_number=place,
+                reply_text=describe_reply(each.output, each.tool_calls, longest=None) if has_outputs else None,
             )
-            for place, each in enumerate(block.results)
+            for place, each in enumerate(model_results.results)
         ),
         read,
-        variants=frozenset(each.variant for each in block.results) or frozenset({"text"}),
-        provider=block.provider,
-        engines=block.engines,
-        system_prompt=block.system_prompt,
+        variants=frozenset(each.variant for each in model_results.results) or frozenset({"text"}),
+        provider=model_results.provider,
+        engine_lines=model_results.engines,
+        system_prompt=model_results.system_prompt,
         # If the file records the prompt, null means that none was sent; in an older file it may mean anything.
         parameters={
             name: value
-            for name, value in (("temperature", block.temperature), ("seed", block.seed))
-            if value is not None or block.system_prompt is not None
+            for name, value in (("temperature", model_results.temperature), ("seed", model_results.seed))
+            if value is not None or model_results.system_prompt is not None
         },
-        hash_mismatch=hash_mismatch,
+        find_hash_mismatch=hash_mismatch,
     )
 
 
-def reference_to_run(store: Store, reference: str) -> Reference:
+def reference_to_run(store: Store, reference: str) -> SideReference:
     """Return the models of a stored run; `RUN@1` is the run by its scoring 1."""
     run = store.runs.find_scored(reference)
     title, targets = _name_with_date(f"run {run.reference}", run.created), run.plan.targets
-    return Reference(
+    return SideReference(
         reference,
         title,
         run.reference,
@@ -206,15 +212,15 @@ def reference_to_run(store: Store, reference: str) -> Reference:
     )
 
 
-def _name_with_date(name: str, created: str | None) -> str:
-    return f"{name} of {created[:16].replace('T', ' ')}" if created else name
+def _name_with_date(name: str, created_at: str | None) -> str:
+    return f"{name} of {created_at[:16].replace('T', ' ')}" if created_at else name
 
 
-def _make_run_source(store: Store, run: Run, target: Target, title: str) -> Source:
+def _make_run_source(store: Store, run: Run, target: Target, title: str) -> ComparisonSource:
     typed = target.typed
 
     def answers() -> Iterator[ComparedAnswer]:
-        for seq, result in store.results.iterate(run, raw=False):
+        for seq, result in store.results.iterate(run, with_raw=False):
             key, reply = result.key, result.reply
             if key.model != typed:
                 continue
@@ -244,27 +250,27 @@ def _make_run_source(store: Store, run: Run, target: Target, title: str) -> Sour
         return found
 
     def digests() -> frozenset[str]:
-        return frozenset(map(case_digest, store.cases.iterate(run.id)))
+        return frozenset(map(hash_case, store.cases.iterate(run.id)))
 
     spoken = run.plan.variants != ("text",)
-    return Source(
+    return ComparisonSource(
         run.reference,
         title,
         run.reference,
         typed,
         run.plan.suite_hash,
-        by_digest=True,
-        digests=digests,
-        answers=answers,
-        read=read,
-        repeats=run.plan.repeats,
+        has_case_digests=True,
+        read_case_digests=digests,
+        iterate_answers=answers,
+        read_replies=read,
+        planned_repeats=run.plan.repeats,
         variants=frozenset(run.plan.variants),
         voice=run.plan.voice if spoken else None,
-        stt=recognition_name(run.plan) if spoken else None,
+        stt=name_speech_recognition(run.plan) if spoken else None,
         provider=target.provider,
         system_prompt=run.plan.system_prompt or "",
         parameters=run.plan.parameters,
-        all_parameters=True,
-        positions=lambda wanted: store.cases.positions(run, wanted),
-        stored=True,
+        has_all_parameters=True,
+        find_case_positions=lambda wanted: store.cases.find_positions(run, wanted),
+        is_stored_run=True,
     )

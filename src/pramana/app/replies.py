@@ -11,12 +11,12 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import Meta
 
 from pramana.analyse.comparison import Pair
-from pramana.analyse.replies import ComparableAnswer, iterate_scored
-from pramana.app.comparison_sides import ComparedSides, RecordedReply, Side, Source
+from pramana.analyse.replies import ComparableAnswer, iterate_with_verdict
+from pramana.app.comparison_sides import ComparedSides, ComparisonSide, ComparisonSource, RecordedReply
 from pramana.app.views import ToolCallView, View, tool_call_views
 from pramana.model import Outcome
 
-Change = Literal["lost", "gained", "same verdict"]
+VerdictChange = Literal["lost", "gained", "same verdict"]
 
 
 class SideReplyView(View, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class ReplyPairView(View, frozen=True, kw_only=True):
     """A case with the reply of each side."""
 
     case: str
-    change: Change
+    change: VerdictChange
     prompt: Annotated[str | None, Meta(description="null: not recorded")]
     base: SideReplyView
     new: SideReplyView
@@ -46,63 +46,65 @@ class ReplyPairView(View, frozen=True, kw_only=True):
         return self.case
 
 
-class _Wanted(NamedTuple):
+class _WantedReplies(NamedTuple):
     """Two answers whose texts are to be read."""
 
     case: str
-    change: Change
-    base: int
-    new: int
+    change: VerdictChange
+    base_result_number: int
+    new_result_number: int
 
 
 def read_reply_pairs(compared: ComparedSides, limit: int) -> tuple[ReplyPairView, ...]:
     """Return the first cases with both replies: those lost, those gained, then those with the same verdict."""
-    wanted = list(islice(_list_wanted(compared), limit))
+    wanted = list(islice(_iterate_wanted_replies(compared), limit))
     before, after = compared.sources
-    base = before.read([each.base for each in wanted])
-    new = after.read([each.new for each in wanted])
+    base = before.read_replies([each.base_result_number for each in wanted])
+    new = after.read_replies([each.new_result_number for each in wanted])
     return tuple(
         ReplyPairView(
             case=compared.name(each.case),
             change=each.change,
-            prompt=base[each.base].prompt or new[each.new].prompt,
-            base=_side_reply(before, each.base, base[each.base]),
-            new=_side_reply(after, each.new, new[each.new]),
+            prompt=base[each.base_result_number].prompt or new[each.new_result_number].prompt,
+            base=_make_side_reply_view(before, each.base_result_number, base[each.base_result_number]),
+            new=_make_side_reply_view(after, each.new_result_number, new[each.new_result_number]),
         )
         for each in wanted
-        if each.base in base and each.new in new
+        if each.base_result_number in base and each.new_result_number in new
     )
 
 
-def _side_reply(source: Source, place: int, recorded: RecordedReply) -> SideReplyView:
+def _make_side_reply_view(source: ComparisonSource, result_number: int, recorded: RecordedReply) -> SideReplyView:
     return SideReplyView(
         outcome=recorded.outcome,
         reason=recorded.reason,
         reply=recorded.text,
         tool_calls=tool_call_views(recorded.tool_calls),
-        result=place if source.stored else None,
+        result=result_number if source.is_stored_run else None,
     )
 
 
-def _list_wanted(compared: ComparedSides) -> Iterator[_Wanted]:
+def _iterate_wanted_replies(compared: ComparedSides) -> Iterator[_WantedReplies]:
     base, new = compared.sides
     for pair in compared.comparison.lost:
-        yield _flip_answers(pair, "lost", base, new)
+        yield _choose_flip_replies(pair, "lost", base, new)
     for pair in compared.comparison.gained:
-        yield _flip_answers(pair, "gained", base, new)
-    for each in compared.reply_changes.first:
-        yield _Wanted(each.case, "same verdict", each.base, each.new)
+        yield _choose_flip_replies(pair, "gained", base, new)
+    for each in compared.reply_changes.first_changes:
+        yield _WantedReplies(each.case, "same verdict", each.base_result_number, each.new_result_number)
 
 
-def _flip_answers(pair: Pair, change: Change, base: Side, new: Side) -> _Wanted:
+def _choose_flip_replies(
+    pair: Pair, change: VerdictChange, base: ComparisonSide, new: ComparisonSide
+) -> _WantedReplies:
     """Return each side's first answer to a flipped case that shows the flip: of a lost case, passed, then failed."""
     ends = (Outcome.PASSED, Outcome.FAILED) if change == "lost" else (Outcome.FAILED, Outcome.PASSED)
     places = [
-        _first(list(islice(iterate_scored(side.answers[pair.case]), pair.repeats)), outcome)
+        _first_result_number(list(islice(iterate_with_verdict(side.answers[pair.case]), pair.repeats)), outcome)
         for side, outcome in zip((base, new), ends, strict=True)
     ]
-    return _Wanted(pair.case, change, *places)
+    return _WantedReplies(pair.case, change, *places)
 
 
-def _first(answers: Sequence[ComparableAnswer], outcome: Outcome) -> int:
-    return next(each.place for each in answers if each.outcome is outcome)
+def _first_result_number(answers: Sequence[ComparableAnswer], outcome: Outcome) -> int:
+    return next(each.result_number for each in answers if each.outcome is outcome)

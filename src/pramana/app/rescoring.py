@@ -10,16 +10,16 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import replace
 
-from pramana.analyse.rates import model_rates
+from pramana.analyse.rates import make_model_rates
 from pramana.analyse.summary import explain_outcome
 from pramana.app import App, User, use_case
 from pramana.app.views import OutcomesView, View
-from pramana.bench import VERDICTS
+from pramana.bench import VERDICT_OUTCOMES
 from pramana.model import Outcome, Result, Run
 from pramana.plan_scoring import make_scoring_label
 from pramana.store.store import Store
 
-MAX_LISTED = 1_000
+MAX_LISTED_VERDICTS = 1_000
 """Most changed and kept verdicts that a view lists."""
 
 
@@ -87,32 +87,33 @@ class RescoringView(View, frozen=True, kw_only=True):
     changed: int
     counts: Annotated[tuple[ChangeCountView, ...], Meta(description="Counts of each change, most frequent first")]
     changes: Annotated[
-        tuple[ChangedVerdictView, ...], Meta(description=f"In the order of the cases; the first {MAX_LISTED:,}")
+        tuple[ChangedVerdictView, ...],
+        Meta(description=f"In the order of the cases; the first {MAX_LISTED_VERDICTS:,}"),
     ]
     kept: Annotated[int, Meta(description="Number of replies without a new verdict, which keep the earlier one")]
     kept_verdicts: Annotated[
-        tuple[KeptVerdictView, ...], Meta(description=f"In the order of the cases; the first {MAX_LISTED:,}")
+        tuple[KeptVerdictView, ...], Meta(description=f"In the order of the cases; the first {MAX_LISTED_VERDICTS:,}")
     ]
     new_verdicts: Annotated[int, Meta(description="Number of replies that passed or failed in the new scoring")]
     errored: Annotated[int, Meta(description="Number of kept replies whose new scoring failed with an error")]
 
 
-def rescoring_view(store: Store, run: Run, scoring: int) -> RescoringView:
+def rescoring_view(store: Store, run: Run, scoring_number: int) -> RescoringView:
     """Return the changes made by a rescoring, case by case."""
     judged = errored = kept_count = new_verdicts = 0
     counts = Counter[tuple[Outcome, Outcome]]()
     changes: list[ChangedVerdictView] = []
     kept: list[KeptVerdictView] = []
-    for before, after, attempt in store.results.iterate_rescored(run, scoring):
+    for before, after, attempt in store.results.iterate_rescored(run, scoring_number):
         judged += 1
-        new_verdicts += attempt is None and after.outcome in VERDICTS
+        new_verdicts += attempt is None and after.outcome in VERDICT_OUTCOMES
         if attempt is not None:
             kept_count += 1
             errored += attempt.outcome is Outcome.ERRORED
-            if len(kept) < MAX_LISTED:
+            if len(kept) < MAX_LISTED_VERDICTS:
                 kept.append(
                     KeptVerdictView(
-                        **_identify(after),
+                        **_result_identity_fields(after),
                         verdict=after.outcome,
                         attempt=attempt.outcome,
                         reason=explain_outcome(attempt),
@@ -120,14 +121,17 @@ def rescoring_view(store: Store, run: Run, scoring: int) -> RescoringView:
                 )
         elif before.outcome is not after.outcome:
             counts[before.outcome, after.outcome] += 1
-            if len(changes) < MAX_LISTED:
+            if len(changes) < MAX_LISTED_VERDICTS:
                 changes.append(
                     ChangedVerdictView(
-                        **_identify(after), before=before.outcome, after=after.outcome, reason=explain_outcome(after)
+                        **_result_identity_fields(after),
+                        before=before.outcome,
+                        after=after.outcome,
+                        reason=explain_outcome(after),
                     )
                 )
     return RescoringView(
-        scoring=scoring,
+        scoring=scoring_number,
         judged=judged,
         changed=counts.total(),
         counts=tuple(ChangeCountView(before=old, after=new, count=count) for (old, new), count in counts.most_common()),
@@ -139,7 +143,7 @@ def rescoring_view(store: Store, run: Run, scoring: int) -> RescoringView:
     )
 
 
-def _identify(result: Result) -> dict[str, Any]:
+def _result_identity_fields(result: Result) -> dict[str, Any]:
     """Return the fields of a view that identify a result."""
     key = result.key
     return {"case_id": result.case_id, "model": key.model, "variant": key.variant, "repeat": key.repeat}
@@ -157,15 +161,15 @@ def use_scoring(app: App, _: User, run_id: str, number: int) -> Sequence[Scoring
     return make_scoring_current(app.store, app.store.runs.read(run_id), number)
 
 
-def make_scoring_current(store: Store, run: Run, number: int) -> Sequence[ScoringView]:
+def make_scoring_current(store: Store, run: Run, scoring_number: int) -> Sequence[ScoringView]:
     """Make a scoring current until the run is rescored; return all scorings of the run."""
-    store.scorings.use(run, number)
+    store.scorings.make_current(run, scoring_number)
     return scoring_views(store, run)
 
 
 def scoring_views(store: Store, run: Run) -> Sequence[ScoringView]:
     """Return the scorings of a run, oldest first."""
-    found = store.scorings.describe(run)
+    found = store.scorings.list_finished(run)
     plan = run.plan
     return [
         ScoringView(
@@ -173,7 +177,7 @@ def scoring_views(store: Store, run: Run) -> Sequence[ScoringView]:
             reference=f"{run.id}@{each.number}",
             label=each.label if each.number else make_scoring_label(plan.judge, plan.embedder, plan.scorers),
             created_at=each.created,
-            current=each.current,
+            current=each.is_current,
             models=_scored_model_views(store, replace(run, scoring=each.number)),
         )
         for each in found
@@ -182,8 +186,8 @@ def scoring_views(store: Store, run: Run) -> Sequence[ScoringView]:
 
 def _scored_model_views(store: Store, run: Run) -> tuple[ScoredModelView, ...]:
     """Return the outcomes of each model of a run by its scoring, in the order of the plan; counts are cached."""
-    (ended,) = store.history.count_ended([run])
-    rates = model_rates(run, ended.outcomes, ended.by_model, ended.scored_variants) if ended else {}
+    (ended,) = store.history.count_run_outcomes([run])
+    rates = make_model_rates(run, ended.outcome_counts, ended.by_model, ended.scored_variants) if ended else {}
     return tuple(
         ScoredModelView(
             model=model,

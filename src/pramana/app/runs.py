@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec.structs import asdict, fields, force_setattr
 
 from pramana import planning
-from pramana.analyse.rates import make_rate, model_rates
-from pramana.analyse.scores import rubric_ratings
+from pramana.analyse.rates import make_model_rates, make_rate
+from pramana.analyse.scores import read_rubric_ratings
 from pramana.analyse.spread import RunTimes
 from pramana.analyse.summary import Rate, Summary
 from pramana.app import App, User, use_case
-from pramana.app.providers import server_reach
+from pramana.app.providers import make_server_reach
 from pramana.app.tail import ChangeEvent, RunEvent
 from pramana.app.views import (
     AssertionView,
@@ -45,10 +45,10 @@ from pramana.app.views import (
     tool_call_views,
 )
 from pramana.model import Assertion, Case, Outcome, Reply, Result, Run, RunStatus, Target
-from pramana.request import Limits, RunEdit, RunRequest, Searched, published_name
-from pramana.run.accounts import Reach
+from pramana.request import Limits, RunEdit, RunRequest, SearchText, get_published_name
+from pramana.run.accounts import ProviderReach
 from pramana.store.history import EndedCounts
-from pramana.store.queue import holder_label
+from pramana.store.queue import format_holder
 from pramana.store.store import Store
 
 _Rendered = TypeVar("_Rendered")
@@ -60,7 +60,7 @@ SELECTION_NAMES = {
     "all_tags": "allTags",
 }
 """The names of a plan's filters in a request."""
-PUBLISHED_LIMITS = {each.name: published_name(each) for each in fields(Limits)}
+PUBLISHED_LIMITS = {each.name: get_published_name(each) for each in fields(Limits)}
 """The name of each limit in the API."""
 
 
@@ -68,9 +68,9 @@ class RunFilter(PageRequest, frozen=True, kw_only=True):
     """Which runs of the list, newest first."""
 
     status: RunStatus | None = None
-    model: Searched | None = None
-    suite: Searched | None = None
-    text: Searched | None = None
+    model: SearchText | None = None
+    suite: SearchText | None = None
+    text: SearchText | None = None
     outcomes: bool = False
     """Whether to count the outcomes of each run, and to include `cases_digest`, equal for runs of the same cases."""
 
@@ -79,12 +79,12 @@ class ResultFilter(PageRequest, frozen=True, kw_only=True):
     """Filters for the results of a run, which are listed in the order they were stored."""
 
     outcome: Outcome | None = None
-    model: Searched | None = None
-    case: Searched | None = None
+    model: SearchText | None = None
+    case: SearchText | None = None
     """The id or the digest of a case."""
-    text: Searched | None = None
+    text: SearchText | None = None
     """A part of a case id; upper and lower case are equal."""
-    tag: Searched | None = None
+    tag: SearchText | None = None
     """A tag of the case."""
 
 
@@ -102,21 +102,21 @@ class ResultWithNeighbours(NamedTuple):
 @use_case("editor")
 def create_run(app: App, user: User, request: RunRequest) -> RunView:
     """Queue a run; a server executes it."""
-    made = planning.create_run(app.store, request, server_reach(app), user.name)
-    app.on_queued()
+    made = planning.create_run(app.store, request, make_server_reach(app), user.name)
+    app.on_run_queued()
     return _run_view(made)
 
 
 @use_case("editor")
 def estimate_run(app: App, _: User, request: RunRequest) -> EstimateView:
     """Return an estimate of a run; nothing is stored and no request is sent."""
-    return estimate_view(app.store, request, server_reach(app))
+    return estimate_view(app.store, request, make_server_reach(app))
 
 
 @use_case("viewer")
 def list_runs(app: App, _: User, filter_: RunFilter) -> Listed[RunView]:
     """Return runs, newest first."""
-    found, total = app.store.runs.page(
+    found, total = app.store.runs.read_page(
         status=filter_.status,
         model=filter_.model,
         suite=filter_.suite,
@@ -125,8 +125,8 @@ def list_runs(app: App, _: User, filter_: RunFilter) -> Listed[RunView]:
         offset=filter_.offset,
     )
     history = app.store.history
-    ended: Sequence[EndedCounts | None] = history.count_ended(found) if filter_.outcomes else [None] * len(found)
-    digests: Sequence[str | None] = history.cases_digests(found) if filter_.outcomes else [None] * len(found)
+    ended: Sequence[EndedCounts | None] = history.count_run_outcomes(found) if filter_.outcomes else [None] * len(found)
+    digests: Sequence[str | None] = history.hash_cases(found) if filter_.outcomes else [None] * len(found)
     return Listed([_run_view(*each) for each in zip(found, ended, digests, strict=True)], total)
 
 
@@ -134,7 +134,7 @@ def list_runs(app: App, _: User, filter_: RunFilter) -> Listed[RunView]:
 def read_run(app: App, _: User, run_id: str) -> RunDetailView:
     """Return a run's plan, its progress, its summary and the distribution of its times."""
     run = app.store.runs.find_scored(run_id)
-    return _read_run_detail(app, run, *app.findings.summarise(run))
+    return _read_run_detail(app, run, *app.run_summaries.summarise(run))
 
 
 @use_case("viewer")
@@ -166,7 +166,7 @@ def resume_run(app: App, _: User, run_id: str, limits: Mapping[str, Any] | None 
     """
     resumed = Limits.for_resumed_run(app.store.runs.read(run_id).limits, limits).to_stored() if limits else None
     run = app.store.queue.requeue(run_id, resumed)
-    app.on_queued()
+    app.on_run_queued()
     return _run_view(run)
 
 
@@ -186,8 +186,8 @@ def _read_run_detail(
     app: App, run: Run, summary: Summary | None = None, times: RunTimes | None = None
 ) -> RunDetailView:
     history = app.store.history
-    ended = summary or history.count_ended([run])[0]
-    return run_detail_view(run, summary, times, _run_view(run, ended, history.cases_digests([run])[0]))
+    ended = summary or history.count_run_outcomes([run])[0]
+    return run_detail_view(run, summary, times, _run_view(run, ended, history.hash_cases([run])[0]))
 
 
 # ── Results ──
@@ -196,7 +196,7 @@ def _read_run_detail(
 @use_case("viewer")
 def list_results(app: App, _: User, run_id: str, filter_: ResultFilter) -> Listed[ResultView]:
     """Return results in the order they were stored, each with the beginning of its reply."""
-    found, total = app.store.results.page(
+    found, total = app.store.results.read_page(
         app.store.runs.find_scored(run_id),
         outcome=filter_.outcome,
         model=filter_.model,
@@ -210,7 +210,9 @@ def list_results(app: App, _: User, run_id: str, filter_: ResultFilter) -> Liste
 
 
 @use_case("viewer")
-def read_result(app: App, _: User, run_id: str, seq: int, among: ResultFilter = ALL_RESULTS) -> ResultWithNeighbours:
+def read_result(
+    app: App, _: User, run_id: str, seq: int, result_filter: ResultFilter = ALL_RESULTS
+) -> ResultWithNeighbours:
     """Return a full result: the request, the reply and its checks.
 
     Its neighbours are the nearest results that pass the filters, on whatever page.
@@ -218,7 +220,13 @@ def read_result(app: App, _: User, run_id: str, seq: int, among: ResultFilter = 
     run = app.store.runs.find_scored(run_id)
     case, result = app.store.results.read(run, seq)
     before, after = app.store.results.find_neighbours(
-        run, seq, among.outcome, model=among.model, case=among.case, text=among.text, tag=among.tag
+        run,
+        seq,
+        result_filter.outcome,
+        model=result_filter.model,
+        case=result_filter.case,
+        text=result_filter.text,
+        tag=result_filter.tag,
     )
     return ResultWithNeighbours(result_detail_view(seq, case, result, run.plan.system_prompt), before, after)
 
@@ -229,13 +237,13 @@ def read_result(app: App, _: User, run_id: str, seq: int, among: ResultFilter = 
 @use_case("viewer")
 def follow_run(app: App, _: User, run_id: str, after: int = 0) -> AsyncGenerator[RunEvent]:
     """Yield the results of a run after a result number, and its progress, until it ends."""
-    return app.tail.follow_run(app.store.runs.find(run_id).id, after)
+    return app.event_tail.follow_run(app.store.runs.find(run_id).id, after)
 
 
 @use_case("viewer", "here")
 def follow_changes(app: App, _: User, after: int | None = None) -> AsyncGenerator[ChangeEvent]:
     """Yield everything created, changed or deleted after a change number; without one, from now on."""
-    return app.tail.follow_changes(after)
+    return app.event_tail.follow_changes(after)
 
 
 # ── Views ──
@@ -245,7 +253,7 @@ def _run_view(run: Run, ended: EndedCounts | Summary | None = None, cases_digest
     plan = run.plan
     rate = ended.overall if isinstance(ended, Summary) else None
     if isinstance(ended, EndedCounts):
-        rate = make_rate(run, ended.outcomes, len(ended.scored_variants))
+        rate = make_rate(run, ended.outcome_counts, len(ended.scored_variants))
     return RunView(
         id=run.id,
         name=run.name,
@@ -285,7 +293,7 @@ def run_detail_view(
         judges=tuple(summary.judge_names) if summary else None,
         plan=_plan_view(run),
         limits=LimitsView(**{PUBLISHED_LIMITS[name]: value for name, value in run.limits.items()}),
-        holder=holder_label(run.holder) if run.holder else None,
+        holder=format_holder(run.holder) if run.holder else None,
         attempts=run.attempts,
         notes=dict(run.notes),
         summary=summary,
@@ -298,7 +306,7 @@ def _model_rate_views(run: Run, ended: EndedCounts | Summary | None) -> tuple[Mo
     if ended is None:
         return None
     if isinstance(ended, EndedCounts):
-        rates = model_rates(run, ended.outcomes, ended.by_model, ended.scored_variants)
+        rates = make_model_rates(run, ended.outcome_counts, ended.by_model, ended.scored_variants)
     else:
         rates = {target.typed: ended.by["model"].get(target.typed, Rate()) for target in run.plan.targets}
     return tuple(
@@ -335,25 +343,25 @@ def _target_view(target: Target) -> TargetView:
     return TargetView(typed=target.typed, provider=target.provider, model=target.model)
 
 
-def estimate_view(store: Store, request: RunRequest, reach: Reach | None = None) -> EstimateView:
+def estimate_view(store: Store, request: RunRequest, reach: ProviderReach | None = None) -> EstimateView:
     """Return an estimate of a run; nothing is sent and nothing is stored."""
-    reach = reach or Reach()
+    reach = reach or ProviderReach()
     found = planning.estimate(store, request, reach)
     missing_keys = planning.providers_missing_keys(store, request, reach)
     return EstimateView(
         dry_run=True,
-        cases=found.cases,
-        results=found.results,
+        cases=found.case_count,
+        results=found.result_count,
         calls=found.calls,
         input_tokens=found.input_tokens,
         output_tokens=found.output_tokens,
         cost_usd=found.cost_usd,
         cost_range_usd=found.cost_range_usd,
         unknown_prices=tuple(found.models_without_price),
-        unjudged=tuple(UnjudgedView(model=model, cases=cases) for model, cases in found.unjudged.items()),
-        self_judged=found.self_judged,
+        unjudged=tuple(UnjudgedView(model=model, cases=cases) for model, cases in found.unjudged_counts.items()),
+        self_judged=found.self_judged_models,
         missing_keys=tuple(missing_keys),
-        warnings=(*found.warnings, *_limit_warnings(found.cost_usd, request), *missing_keys.values()),
+        warnings=(*found.warnings, *_warn_about_limits(found.cost_usd, request), *missing_keys.values()),
         shares=tuple(
             ShareView(
                 model=each.model,
@@ -363,14 +371,14 @@ def estimate_view(store: Store, request: RunRequest, reach: Reach | None = None)
                 output_tokens=each.output_tokens,
                 cost_usd=each.cost_usd,
             )
-            for each in found.shares
+            for each in found.model_estimates
         ),
         note="Token counts are approximate and do not include hidden reasoning. The cost range assumes answers a "
         "third to three times as long as estimated.",
     )
 
 
-def _limit_warnings(cost_usd: float | None, request: RunRequest) -> list[str]:
+def _warn_about_limits(cost_usd: float | None, request: RunRequest) -> list[str]:
     limit = request.limits.max_cost_usd
     if limit is None or cost_usd is None or cost_usd <= limit:
         return []
@@ -396,7 +404,7 @@ def result_detail_view(seq: int, case: Case, result: Result, system_prompt: str 
                 value=each.value,
                 evidence=each.evidence,
                 decides=each.decides,
-                rubric_scores=rubric_ratings(each),
+                rubric_scores=read_rubric_ratings(each),
             )
             for each in result.checks
         ),
@@ -460,15 +468,15 @@ def _case_view(case: Case) -> CaseView:
     return view
 
 
-def _assertion_view(stated: Assertion | None) -> AssertionView | None:
-    if stated is None:
+def _assertion_view(assertion: Assertion | None) -> AssertionView | None:
+    if assertion is None:
         return None
     return AssertionView(
-        type=stated.type,
-        case_sensitive=stated.case_sensitive,
-        threshold=stated.threshold,
-        judge_prompt=stated.judge_prompt,
-        schema=stated.schema,
+        type=assertion.type,
+        case_sensitive=assertion.case_sensitive,
+        threshold=assertion.threshold,
+        judge_prompt=assertion.judge_prompt,
+        schema=assertion.schema,
     )
 
 

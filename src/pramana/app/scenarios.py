@@ -13,17 +13,23 @@ from pramana.app.documents import Document
 from pramana.app.views import Listed, PageRequest, View
 from pramana.errors import InvalidInput, Problem
 from pramana.load.problems import Problems
-from pramana.load.scenario import CAMEL_CASE, LocatedScenario, ScenarioType, paused_garbage_collector, write_yaml
+from pramana.load.scenario import (
+    FIELD_BY_CAMEL_CASE_KEY,
+    LocatedScenario,
+    ScenarioType,
+    iterate_scenarios_yaml,
+    pause_garbage_collector,
+)
 from pramana.model import Difficulty, Scenario, StatedAssertion
 from pramana.request import PageNumber, PageSize, Selection
-from pramana.store.scenarios import DeletedScenario, ImportResult, Mode, StoredScenario
+from pramana.store.scenarios import DeletedScenario, ImportMode, ImportResult, StoredScenario
 from pramana.store.store import Store
 
-MAX_NAMED = 100
+MAX_FILTER_VALUES = 100
 """Most values of one filter."""
 MAX_TEXT_CHARS = 1_000
 MAX_NAME_CHARS, MAX_STEM_CHARS = 255, documents.MAX_ID_LENGTH - 10
-_ANY = Meta(max_length=MAX_NAMED, description="Any of these")
+_ANY = Meta(max_length=MAX_FILTER_VALUES, description="Any of these")
 
 
 # ── Views ──
@@ -116,7 +122,7 @@ class ScenarioFilter(Struct, frozen=True, kw_only=True, rename="camel"):
     tag: Annotated[
         tuple[str, ...],
         Meta(
-            max_length=MAX_NAMED,
+            max_length=MAX_FILTER_VALUES,
             description="Any of these tags; a tag that ends in a colon matches every tag that starts with it: "
             "`domain:`",
         ),
@@ -124,7 +130,7 @@ class ScenarioFilter(Struct, frozen=True, kw_only=True, rename="camel"):
     all_tags: Annotated[
         tuple[str, ...],
         Meta(
-            max_length=MAX_NAMED,
+            max_length=MAX_FILTER_VALUES,
             description="All of these tags; a tag that ends in a colon matches every tag that starts with it",
         ),
     ] = ()
@@ -185,7 +191,7 @@ def list_scenarios(app: App, _: User, wanted: ScenarioPage) -> Listed[ScenarioVi
 @use_case("viewer")
 def list_facets(app: App, _: User) -> FacetsView:
     """Return the number of scenarios per type, difficulty, language and tag."""
-    return FacetsView(**app.store.scenarios.facets())
+    return FacetsView(**app.store.scenarios.count_facets())
 
 
 @use_case("viewer")
@@ -198,7 +204,7 @@ def read_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
 def create_scenario(app: App, _: User, fields: Mapping[str, Any]) -> ScenarioView:
     """Store a new scenario, from fields in the names of files or requests; a missing id is made from the name."""
     wish = fields.get("id") is None
-    stated = {**fields, "id": documents.make_id(fields.get("name"))} if wish else fields
+    stated = {**fields, "id": documents.make_scenario_id(fields.get("name"))} if wish else fields
     return _scenario_view(app.store.scenarios.create(documents.check_scenario_fields(stated), may_rename=wish))
 
 
@@ -213,24 +219,31 @@ def copy_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
 
 @use_case("editor")
 def change_scenario(
-    app: App, _: User, scenario_id: str, fields: Mapping[str, Any], *, whole: bool, seen: str | None = None
+    app: App,
+    _: User,
+    scenario_id: str,
+    fields: Mapping[str, Any],
+    *,
+    replace_all: bool,
+    seen_updated_at: str | None = None,
 ) -> ScenarioView:
-    """Change the given fields of a scenario, where None restores a default; or, if `whole`, replace it.
+    """Change the given fields of a scenario, where None restores a default; or, if `replace_all`, replace it.
 
-    With `seen`, the time of the version that the caller read, change it only if that is still the stored version.
+    With `seen_updated_at`, the time of the version that the caller read, change it only if that is still the stored
+    version.
     """
     if fields.get("id", scenario_id) not in (None, scenario_id):
         raise InvalidInput("the ID of a scenario cannot be changed; create a new scenario and delete this one")
     stated = {**fields, "id": scenario_id}
 
     def apply_fields(before: Scenario) -> Scenario:
-        named = {CAMEL_CASE.get(name, name) for name in stated}
-        rest = {} if whole else msgspec.to_builtins(before)
+        named = {FIELD_BY_CAMEL_CASE_KEY.get(name, name) for name in stated}
+        rest = {} if replace_all else msgspec.to_builtins(before)
         return documents.check_scenario_fields(
             {name: value for name, value in rest.items() if name not in named} | stated
         )
 
-    return _scenario_view(app.store.scenarios.change(scenario_id, apply_fields, seen=seen))
+    return _scenario_view(app.store.scenarios.change(scenario_id, apply_fields, unchanged_since=seen_updated_at))
 
 
 @use_case("editor")
@@ -258,27 +271,27 @@ def list_deleted(app: App, _: User, wanted: PageRequest) -> Listed[DeletedView]:
 @use_case("viewer")
 def validate_document(app: App, _: User, data: str | bytes) -> DocumentValidation:
     """Return the valid scenarios of a YAML document and all of its problems, each with its place."""
-    app.check_size(data)
+    app.check_request_size(data)
     problems, read = Problems(), []
     for each in documents.read_document(data, problems):
-        place = each.place_of("id")
+        place = each.find_field_position("id")
         read.append(ReadScenario(each.scenario.to_stored(), place.line, place.column))
     return DocumentValidation(read, sorted(problems, key=lambda each: (each.line, each.column)))
 
 
 @use_case("editor")
 def import_documents(
-    app: App, _: User, given: Sequence[Document], mode: Mode = "skip", *, dry_run: bool = False
+    app: App, _: User, yaml_documents: Sequence[Document], mode: ImportMode = "skip", *, dry_run: bool = False
 ) -> ImportedView:
     """Import the scenarios of YAML documents, all or none; in a dry run, only return what would change.
 
     If an id already exists, `skip` keeps the stored scenario, `update` replaces all of it except its creation time, and
     `fail` refuses the whole import.
     """
-    app.check_size(*(each.data for each in given))
+    app.check_request_size(*(each.data for each in yaml_documents))
     problems = Problems()
-    with paused_garbage_collector():
-        placed = documents.read_documents(given, problems)
+    with pause_garbage_collector():
+        placed = documents.read_documents(yaml_documents, problems)
         if problems.errors:
             wrong = InvalidInput.from_problems([each for each in problems if each.severity == "error"])
             raise InvalidInput("YAML validation failed", wrong.problems)
@@ -288,7 +301,7 @@ def import_documents(
 @use_case("viewer")
 def export_scenarios(app: App, _: User, wanted: ScenarioFilter) -> Iterator[str]:
     """Return the matching scenarios as pieces of one YAML document, which imports to the same scenarios."""
-    pieces = write_yaml(app.store.scenarios.chunks(wanted.selection()))
+    pieces = iterate_scenarios_yaml(app.store.scenarios.iterate_chunks(wanted.selection()))
     begun = [next(pieces), next(pieces)]  # raises at once if the store cannot be read
     return chain(begun, pieces)
 
@@ -314,7 +327,7 @@ def list_library(app: App, _: User) -> list[LibraryView]:
 
 @use_case("editor")
 def import_library(
-    app: App, _: User, files: Sequence[str] | None = None, mode: Mode = "skip", *, dry_run: bool = False
+    app: App, _: User, files: Sequence[str] | None = None, mode: ImportMode = "skip", *, dry_run: bool = False
 ) -> ImportedView:
     """Import files of the built-in library, or all files if none is named, as `import_documents` does."""
     return _import_scenarios(app, documents.read_library_files(files), mode, dry_run)
@@ -325,13 +338,13 @@ def import_library(
 
 def scenario_views(store: Store, wanted: Selection, offset: int, limit: int) -> Listed[ScenarioView]:
     """Return a page of a store's scenarios that match, by id."""
-    found, total = store.scenarios.page(wanted, offset, limit)
+    found, total = store.scenarios.read_page(wanted, offset, limit)
     return Listed(msgspec.convert(found, list[ScenarioView], from_attributes=True), total)
 
 
 def delete_scenarios(store: Store, ids: Sequence[str]) -> list[DeletedView]:
     """Delete scenarios, or none if an id is unknown; they can be restored for a day."""
-    store.scenarios.require(ids)
+    store.scenarios.require_existing(ids)
     return [_deleted_view(store.scenarios.delete(each)) for each in dict.fromkeys(ids)]
 
 
@@ -343,8 +356,8 @@ def restore_scenarios(store: Store, ids: Sequence[str]) -> list[ScenarioView]:
 # ── Shared parts ──
 
 
-def _import_scenarios(app: App, scenarios: Sequence[LocatedScenario], mode: Mode, dry_run: bool) -> ImportedView:
-    done: ImportResult = documents.import_located(app.store, scenarios, mode, dry_run=dry_run)
+def _import_scenarios(app: App, scenarios: Sequence[LocatedScenario], mode: ImportMode, dry_run: bool) -> ImportedView:
+    done: ImportResult = documents.import_located_scenarios(app.store, scenarios, mode, dry_run=dry_run)
     return msgspec.convert(done, ImportedView, from_attributes=True)
 
 

@@ -79,7 +79,7 @@ class SettingsView(View, frozen=True, kw_only=True):
 class Settings(NamedTuple):
     """The current settings, and their defaults."""
 
-    now: SettingsView
+    current: SettingsView
     defaults: SettingsView
 
 
@@ -105,7 +105,7 @@ def describe_server(app: App, _: User) -> ServerView:
     host = f"[{app.host}]" if ":" in app.host else app.host
     return ServerView(
         version=version("pramana"),
-        database=app.store.kind,
+        database=app.store.database_kind,
         address=f"{host}:{app.port}",
         allowed_hosts=app.allowed_hosts,
         for_this_machine_alone=app.is_local_only,
@@ -155,7 +155,7 @@ def list_tokens(app: App, _: User) -> list[TokenView]:
 def create_token(app: App, _: User, wanted: TokenRequest) -> NewTokenView:
     """Create a token; its secret is returned only here."""
     made, secret = app.store.tokens.create(wanted.name, wanted.role, wanted.expires_in_days)
-    app.tokens_existed, app.tokens_ended = True, False
+    app.has_had_tokens, app.have_all_tokens_ended = True, False
     return NewTokenView(**asdict(_token_view(made)), token=secret)
 
 

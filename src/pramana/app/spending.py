@@ -48,11 +48,11 @@ class SpendingLimit:
         return max(0.0, (self._max_cost_usd or 0.0) - self._reserved_usd)
 
     @contextmanager
-    def reserve(self, wanted_usd: float | None, models: str = "it") -> Iterator[GrantedBudget]:
+    def reserve(self, wanted_usd: float | None, model_names: str = "it") -> Iterator[GrantedBudget]:
         """Reserve the cost limit of a run, at most what is left; on exit, what it did not spend is released."""
         with self._lock:
             if self.left_usd <= 0:
-                raise self._cost_not_allowed(models)
+                raise self._make_cost_error(model_names)
             granted = GrantedBudget(self.left_usd if wanted_usd is None else min(wanted_usd, self.left_usd))
             self._reserved_usd += granted.max_cost_usd
         try:
@@ -61,7 +61,7 @@ class SpendingLimit:
             with self._lock:
                 self._reserved_usd += granted.spent_usd - granted.max_cost_usd
 
-    def _cost_not_allowed(self, models: str) -> CostNotAllowed:
+    def _make_cost_error(self, models: str) -> CostNotAllowed:
         if self._max_cost_usd is None:
             return CostNotAllowed(
                 f"{models} may cost money, and this program has no cost limit; {self._advice}. Models that cost "
@@ -76,6 +76,6 @@ class SpendingLimit:
 class LocalProgram(Struct, frozen=True):
     """A program that only this account's user can reach, and that executes runs itself."""
 
-    spending: SpendingLimit
-    project: Path | None = None
+    spending_limit: SpendingLimit
+    project_folder: Path | None = None
     """The folder of the user's code, which may change between runs: its modules are reimported for each run."""

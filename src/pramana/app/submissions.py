@@ -17,14 +17,14 @@ from pramana.errors import InvalidInput, Problem, quote_text, suggest_similar
 from pramana.store.preferences import Preferences
 from pramana.store.submissions import ANONYMOUS, Batch, PassCounts, Status, Submission
 
-MAX_DAYS = 366
-BADGE_DAYS = 30
+MAX_CHART_DAYS = 366
+BADGE_PERIOD_DAYS = 30
 MAX_PROMPTS_FOR_HINT = 1_000
 """Most prompts of a suite among which a similar one is suggested."""
-_HASH = re.compile("sha256:[0-9a-f]{64}")
+_SUITE_HASH_RE = re.compile("sha256:[0-9a-f]{64}")
 Verification = Literal["verified", "unverified"]
 """Whether the server has the suite of a result; the output and the score are not checked."""
-KNOWN_SUITE = (
+KNOWN_SUITE_DESCRIPTION = (
     "`verified`: of a known suite, which this server has by its hash; `unverified`: of an unknown suite. Outputs and "
     "scores are as they were sent"
 )
@@ -48,7 +48,7 @@ class SubmittedView(View, frozen=True, kw_only=True):
 
     id: Annotated[str, Meta(description="ID of the stored result; a duplicate on the same day has the ID of the first")]
     status: Status
-    verification: Annotated[Verification, Meta(description=KNOWN_SUITE)]
+    verification: Annotated[Verification, Meta(description=KNOWN_SUITE_DESCRIPTION)]
     time: str
     batch: str
 
@@ -58,7 +58,7 @@ class BatchResultView(View, frozen=True, kw_only=True):
 
     id: str | None
     status: Literal["accepted", "duplicate", "refused"]
-    verification: Annotated[Verification | None, Meta(description=KNOWN_SUITE)]
+    verification: Annotated[Verification | None, Meta(description=KNOWN_SUITE_DESCRIPTION)]
     reason: Annotated[str | None, Meta(description="Why the result was refused")]
 
 
@@ -96,18 +96,18 @@ class Chart(NamedTuple):
     points: list[ChartPointView]
     first: date
     last: date
-    models: int
+    model_count: int
 
 
 def _allows_anonymous(preferences: Preferences) -> bool:
     return preferences.anonymous_submission
 
 
-@use_case("viewer", open_when=_allows_anonymous)
+@use_case("viewer", allow_anonymous_when=_allows_anonymous)
 def submit(app: App, user: User, result: Submission) -> SubmittedView:
     """Store one result, marked by whether its suite is known; a prompt that a known suite does not have is refused."""
     batch = Batch([result])
-    (found,) = _known_suites(app, batch)
+    (found,) = _verify_suites(app, batch)
     if isinstance(found, str):
         raise InvalidInput(found, [Problem(found, "prompt_id" if result.suite_hash else "suite_hash")])
     try:
@@ -124,14 +124,14 @@ def submit(app: App, user: User, result: Submission) -> SubmittedView:
     )
 
 
-@use_case("viewer", open_when=_allows_anonymous)
+@use_case("viewer", allow_anonymous_when=_allows_anonymous)
 def submit_batch(app: App, user: User, batch: Batch) -> BatchSubmittedView:
     """Store the results of a batch in one transaction.
 
     A refused result (its suite has no such prompt) does not affect the others, which are stored. If all are refused,
     nothing is stored, and `InvalidInput` has the reasons.
     """
-    found = _known_suites(app, batch)
+    found = _verify_suites(app, batch)
     taken = [each for each in found if not isinstance(each, str)]
     if not taken:
         problems = [Problem(str(why), f"results[{index}]") for index, why in enumerate(found)]
@@ -167,14 +167,14 @@ def chart(app: App, _: User, wanted: ChartRequest) -> Chart:
     """Return a point for each model and day with submissions, by model and day."""
     last = wanted.last or clock.now().date()
     first = wanted.first or last - min(timedelta(days=89), last - date.min)
-    if not 0 <= (last - first).days < MAX_DAYS:
-        raise InvalidInput(f"`from` must not be after `to`, and at most {MAX_DAYS} days are shown at once")
-    points, there = app.store.submissions.chart(
+    if not 0 <= (last - first).days < MAX_CHART_DAYS:
+        raise InvalidInput(f"`from` must not be after `to`, and at most {MAX_CHART_DAYS} days are shown at once")
+    points, there = app.store.submissions.read_chart(
         verified=wanted.verification == "verified",
-        first=first.isoformat(),
-        last=last.isoformat(),
+        first_day=first.isoformat(),
+        last_day=last.isoformat(),
         model=wanted.model,
-        models=wanted.models,
+        max_models=wanted.models,
     )
     shown = [
         ChartPointView(
@@ -192,10 +192,10 @@ def chart(app: App, _: User, wanted: ChartRequest) -> Chart:
     return Chart(shown, first, last, there)
 
 
-@use_case("viewer", open_when=_allows_anonymous)
+@use_case("viewer", allow_anonymous_when=_allows_anonymous)
 def badge(app: App, _: User, model: str) -> PassCounts:
     """Return how many scored results of known suites passed in the last 30 days, and how many there were."""
-    since = clock.now().date() - timedelta(days=BADGE_DAYS - 1)
+    since = clock.now().date() - timedelta(days=BADGE_PERIOD_DAYS - 1)
     return app.store.submissions.count_passed(model, since.isoformat())
 
 
@@ -203,28 +203,28 @@ def _verification_name(is_known: bool) -> Verification:
     return "verified" if is_known else "unverified"
 
 
-def _known_suites(app: App, batch: Batch) -> list[bool | str]:
+def _verify_suites(app: App, batch: Batch) -> list[bool | str]:
     """Return for each result whether its suite is known, or why the result is refused."""
     suites = app.known_suites.find_facts(
-        suite for suite in map(batch.suite_hash_of, batch.results) if _HASH.fullmatch(suite)
+        suite for suite in map(batch.get_suite_hash, batch.results) if _SUITE_HASH_RE.fullmatch(suite)
     )
     strict = app.preferences().refuse_unverified
     found: list[bool | str] = []
     hinted = False
     for each in batch.results:
-        suite = batch.suite_hash_of(each)
+        suite = batch.get_suite_hash(each)
         facts = suites.get(suite)
         if facts is None:
             what = f"the suite {quote_text(suite, 80)} is" if suite else "without a suite_hash the suite is"
             found.append(
                 f"{what} not known here, and this server accepts only results of known suites" if strict else False
             )
-        elif each.prompt_id in facts.prompts:
+        elif each.prompt_id in facts.prompt_ids:
             found.append(True)
         else:
             # Only once: comparing a thousand names with the thousands of a suite takes minutes.
-            far = hinted or len(facts.prompts) > MAX_PROMPTS_FOR_HINT
-            hint = "" if far else suggest_similar(each.prompt_id, facts.prompts)
+            far = hinted or len(facts.prompt_ids) > MAX_PROMPTS_FOR_HINT
+            hint = "" if far else suggest_similar(each.prompt_id, facts.prompt_ids)
             hinted = True
             found.append(f"the suite {suite} has no prompt {quote_text(each.prompt_id)}{hint}")
     return found

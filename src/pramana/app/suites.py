@@ -16,7 +16,7 @@ from pramana.app.known_suites import iterate_case_lines
 from pramana.app.views import Listed, PageRequest, View
 from pramana.errors import AlreadyExists, InvalidInput
 from pramana.load.manifest import (
-    Version,
+    SuiteVersion,
     check_upload,
     find_version,
     find_version_folder,
@@ -28,7 +28,7 @@ from pramana.store.suites import Tier, Upload
 
 MAX_TIERS = 50
 MAX_TEXT_CHARS = 1_000
-_HASH = "hash"
+_RESERVED_TIER_NAME = "hash"
 """A reserved tier name: its URL is taken by the route of the hashes."""
 
 
@@ -91,7 +91,7 @@ class UploadedSuite(NamedTuple):
     """An uploaded version, and whether it is new."""
 
     suite: SuiteView
-    new: bool
+    is_new: bool
 
 
 @use_case("viewer")
@@ -141,29 +141,29 @@ def read_file(app: App, _: User, version: str, tier: str) -> bytes:
 @use_case("editor")
 def upload_suite(app: App, _: User, version: str, tiers: Mapping[str, str]) -> UploadedSuite:
     """Store a version, from JSONL text by tier name; an existing name with different content is refused."""
-    app.check_size(*tiers.values())
-    if _HASH in tiers:
-        raise InvalidInput(f'no tier can be called "{_HASH}"; choose another name')
+    app.check_request_size(*tiers.values())
+    if _RESERVED_TIER_NAME in tiers:
+        raise InvalidInput(f'no tier can be called "{_RESERVED_TIER_NAME}"; choose another name')
     if len(tiers) > MAX_TIERS:
         raise InvalidInput(f"a version has at most {MAX_TIERS} tiers, found {len(tiers):,}")
     uploaded = check_upload(version, tiers)
     if not find_version_folder(version):
         stored = {
-            name: Upload(uploaded.content[name], str(found.hash), found.cases, found.tokens_est)
-            for name, found in uploaded.tiers.items()
+            name: Upload(uploaded.content_by_tier[name], str(found.suite_hash), found.case_count, found.tokens_est)
+            for name, found in uploaded.files_by_tier.items()
         }
         new = app.store.suites.upload(version, stored)
-        app.known_suites.forget_unknown()
+        app.known_suites.forget_unknown_hashes()
         return UploadedSuite(_read_suite(app, version), new)
     there = _read_suite(app, version)
     if {name: tier.hash for name, tier in there.tiers.items()} != {
-        name: tier.hash for name, tier in uploaded.tiers.items()
+        name: tier.suite_hash for name, tier in uploaded.files_by_tier.items()
     }:
         raise AlreadyExists(
             f"{version} is already {there.origin} with other content, and a version never changes; choose a new "
             "version name"
         )
-    return UploadedSuite(there, new=False)
+    return UploadedSuite(there, is_new=False)
 
 
 # ── Known suites ──
@@ -182,10 +182,10 @@ def _list_all_suites(app: App) -> Iterator[ListedView]:
         yield _make_stored_suite_view(tiers)
 
 
-def _make_file_suite_view(version: Version) -> ListedView:
+def _make_file_suite_view(version: SuiteVersion) -> ListedView:
     return ListedView(
         version=version.manifest.version,
-        origin="built-in" if version.built_in else "published",
+        origin="built-in" if version.is_built_in else "published",
         tiers={name: TierView(**tier.model_dump()) for name, tier in version.manifest.tiers.items()},
     )
 
@@ -206,7 +206,7 @@ def _make_stored_suite_view(tiers: Sequence[Tier]) -> ListedView:
 
 
 def _uploaded_tiers(app: App, version: str) -> list[Tier]:
-    found = list(app.store.suites.tiers(version).values())
+    found = list(app.store.suites.read_tiers(version).values())
     if not found:
         raise make_no_version_error(version)
     return found
@@ -244,14 +244,14 @@ def _read_hashes(app: App, version: str) -> HashView:
 
 def _read_content(app: App, version: str, tier: str) -> bytes:
     if find_version_folder(version):
-        return find_version(version).path(tier).read_bytes()
+        return find_version(version).verified_tier_path(tier).read_bytes()
     known = [each.tier for each in _uploaded_tiers(app, version)]
     if tier not in known:
         raise make_no_tier_error(version, tier, known)
-    return app.store.suites.content(version, tier)
+    return app.store.suites.read_tier(version, tier)
 
 
-def _has_text(case: Mapping[str, Any], folded: str) -> bool:
+def _has_text(case: Mapping[str, Any], casefolded_text: str) -> bool:
     stated = case["input"]
     texts = [stated] if isinstance(stated, str) else [turn["content"] for turn in stated]
-    return any(folded in each.casefold() for each in (case["id"], *texts))
+    return any(casefolded_text in each.casefold() for each in (case["id"], *texts))

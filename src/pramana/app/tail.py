@@ -18,14 +18,14 @@ from pramana.errors import PramanaError
 from pramana.model import RunStatus
 from pramana.run.call import Stage
 from pramana.store.engine import Change
-from pramana.store.queue import UNDER_WAY
+from pramana.store.queue import ACTIVE_STATUSES
 from pramana.store.runs import RunState
 from pramana.store.store import Store
 
 log = logging.getLogger("pramana.app")
 
-LOOK_S = 0.2
-MIN_LOOK_INTERVAL_S = 0.02
+POLL_INTERVAL_S = 0.2
+MIN_POLL_INTERVAL_S = 0.02
 """Shortest time between two polls, however much is written."""
 HEARTBEAT_S = 15.0
 RESULTS_PER_READ = 500
@@ -85,42 +85,42 @@ _Event = TypeVar("_Event")
 
 
 @dataclass(slots=True)
-class _Stream(Generic[_Event]):
+class _EventBuffer(Generic[_Event]):
     """Numbered events kept in memory, the newest last."""
 
-    floor: int = 0
+    last_dropped_number: int = 0
     """Events up to this number are not in memory."""
     numbers: list[int] = field(default_factory=list)
     events: list[_Event] = field(default_factory=list)
-    pulse: asyncio.Event = field(default_factory=asyncio.Event)
+    news_event: asyncio.Event = field(default_factory=asyncio.Event)
     """Set, and then replaced, when events arrive."""
-    listeners: int = 0
+    listener_count: int = 0
 
     @property
-    def head(self) -> int:
-        return self.numbers[-1] if self.numbers else self.floor
+    def last_number(self) -> int:
+        return self.numbers[-1] if self.numbers else self.last_dropped_number
 
-    def add(self, some: Sequence[tuple[int, _Event]]) -> None:
-        self.numbers += [number for number, _ in some]
-        self.events += [each for _, each in some]
+    def add(self, numbered_events: Sequence[tuple[int, _Event]]) -> None:
+        self.numbers += [number for number, _ in numbered_events]
+        self.events += [each for _, each in numbered_events]
         if (many := len(self.numbers) - MAX_REMEMBERED_EVENTS) > 0:
-            self.floor = self.numbers[many - 1]
+            self.last_dropped_number = self.numbers[many - 1]
             del self.numbers[:many], self.events[:many]
 
-    def after(self, number: int) -> list[tuple[int, _Event]] | None:
+    def events_after(self, number: int) -> list[tuple[int, _Event]] | None:
         """Return the events after a number; None if they must be read from the store."""
-        if number < self.floor:
+        if number < self.last_dropped_number:
             return None
         place = bisect_right(self.numbers, number)
         return list(zip(self.numbers[place:], self.events[place:], strict=True))
 
     def notify(self) -> None:
-        pulse, self.pulse = self.pulse, asyncio.Event()
+        pulse, self.news_event = self.news_event, asyncio.Event()
         pulse.set()
 
 
 @dataclass(slots=True)
-class _RunTopic(_Stream[ResultView]):
+class _RunEventBuffer(_EventBuffer[ResultView]):
     """A run with listeners."""
 
     state: RunState | None = None
@@ -130,23 +130,23 @@ class _RunTopic(_Stream[ResultView]):
 
 
 @dataclass(slots=True)
-class _TailUpdate:
+class _StoreUpdate:
     states: dict[str, RunState]
     results: dict[str, list[ResultView]]
-    floors: dict[str, int]
+    last_stored_numbers: dict[str, int]
     """Per newly followed run, the number of the last result already stored."""
     changes: list[ChangeView]
 
 
-class Tail:
+class EventTail:
     """The event source that all listeners of one process share."""
 
     def __init__(self, store: Store, closing: asyncio.Event) -> None:
         self._store, self._closing = store, closing
         self.calls: Callable[[str], Mapping[Stage, int]] = lambda _: {}
         """Returns how many calls of a run of this process are at each stage."""
-        self._topics: dict[str, _RunTopic] = {}
-        self._changes = _Stream[ChangeView](floor=-1)
+        self._topics: dict[str, _RunEventBuffer] = {}
+        self._changes = _EventBuffer[ChangeView](last_dropped_number=-1)
         self._listener_count = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
@@ -172,32 +172,34 @@ class Tail:
 
     # ── Listening ──
 
-    async def follow_run(self, run_id: str, number: int) -> AsyncGenerator[RunEvent]:
+    async def follow_run(self, run_id: str, after_number: int) -> AsyncGenerator[RunEvent]:
         """Yield the events of a run after a result number, until the run has ended and every event was sent."""
-        topic = self._topics.setdefault(run_id, _RunTopic(floor=-1))
+        topic = self._topics.setdefault(run_id, _RunEventBuffer(last_dropped_number=-1))
         try:
-            async with self._listen(topic):
-                async for each in self._run_events(run_id, topic, number):
+            async with self._register_listener(topic):
+                async for each in self._iterate_run_events(run_id, topic, after_number):
                     yield each
         finally:
-            if not topic.listeners:
+            if not topic.listener_count:
                 self._topics.pop(run_id, None)
 
-    async def _run_events(self, run_id: str, topic: _RunTopic, number: int) -> AsyncIterator[RunEvent]:
+    async def _iterate_run_events(
+        self, run_id: str, topic: _RunEventBuffer, last_number: int
+    ) -> AsyncIterator[RunEvent]:
         shown: RunState | None = None
         shown_calls: Mapping[Stage, int] = {}
         while not self._closing.is_set():
-            state, pulse, all_read = topic.state, topic.pulse, topic.all_read
+            state, pulse, all_read = topic.state, topic.news_event, topic.all_read
             calls = self.calls(run_id)
             if state is None:
                 yield DeletedView()
                 return
-            some = topic.after(number)
+            some = topic.events_after(last_number)
             if some is None:
-                some = _number_results(await asyncio.to_thread(self._read, state.run_no, number))
+                some = _number_results(await asyncio.to_thread(self._read_results_after, state.run_no, last_number))
                 all_read = all_read and not some
             for seq, each in some:
-                number = seq
+                last_number = seq
                 yield each
             if state != shown:
                 shown = state
@@ -216,43 +218,45 @@ class Tail:
     async def latest_change_number(self) -> int | None:
         """Return the number of the newest change; None while the store is unavailable."""
         with suppress(PramanaError):
-            return await asyncio.to_thread(self._store.changes.last)
+            return await asyncio.to_thread(self._store.changes.last_number)
         return None
 
-    async def follow_changes(self, number: int | None) -> AsyncGenerator[ChangeEvent]:
+    async def follow_changes(self, after_number: int | None) -> AsyncGenerator[ChangeEvent]:
         """Yield every change after a change number; without one, from now on."""
         try:
-            async with self._listen(self._changes):
-                last = self._changes.head
-                if number is None:
-                    number = last
-                elif number > last or number < await asyncio.to_thread(self._store.changes.first) - 1:
+            async with self._register_listener(self._changes):
+                last = self._changes.last_number
+                if after_number is None:
+                    after_number = last
+                elif (
+                    after_number > last or after_number < await asyncio.to_thread(self._store.changes.first_number) - 1
+                ):
                     # Another store, or the changes are no longer kept: the client must reload everything.
-                    number = last
+                    after_number = last
                     yield MissedView(last)
                 yield Heartbeat()  # shows the listener that nothing is missed from here on
-                async for each in self._change_events(number):
+                async for each in self._iterate_change_events(after_number):
                     yield each
         finally:
-            if not self._changes.listeners:  # the last listener left: the next one starts a new stream
-                self._changes = _Stream[ChangeView](floor=-1)
+            if not self._changes.listener_count:  # the last listener left: the next one starts a new stream
+                self._changes = _EventBuffer[ChangeView](last_dropped_number=-1)
 
-    async def _change_events(self, number: int) -> AsyncIterator[ChangeEvent]:
+    async def _iterate_change_events(self, last_number: int) -> AsyncIterator[ChangeEvent]:
         while not self._closing.is_set():
-            pulse, some = self._changes.pulse, self._changes.after(number)
+            pulse, some = self._changes.news_event, self._changes.events_after(last_number)
             if some is None:
-                read = await asyncio.to_thread(self._store.changes.after, number, RESULTS_PER_READ)
+                read = await asyncio.to_thread(self._store.changes.list_after, last_number, RESULTS_PER_READ)
                 some = [(each.number, _change_view(each)) for each in read]
             for found, each in some:
-                number = found
+                last_number = found
                 yield each
             if not some and not await self._wait_for_news(pulse):
                 yield Heartbeat()
 
-    async def _wait_for_news(self, pulse: asyncio.Event) -> bool:
+    async def _wait_for_news(self, news_event: asyncio.Event) -> bool:
         """Wait for events; return False when a heartbeat is due."""
         closing = asyncio.ensure_future(self._closing.wait())
-        news = asyncio.ensure_future(pulse.wait())
+        news = asyncio.ensure_future(news_event.wait())
         try:
             done, _ = await asyncio.wait((news, closing), timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
             return bool(done)
@@ -263,19 +267,19 @@ class Tail:
     # ── Polling ──
 
     @asynccontextmanager
-    async def _listen(self, stream: _Stream[Any]) -> AsyncIterator[None]:
+    async def _register_listener(self, stream: _EventBuffer[Any]) -> AsyncIterator[None]:
         """Register a listener for the context; on entry, the stream is at least as new as the listener."""
         self._loop = asyncio.get_running_loop()
         self._listener_count += 1
-        stream.listeners += 1
+        stream.listener_count += 1
         if self._read_task is None or self._read_task.done():
-            self._read_task = asyncio.create_task(self._poll())
+            self._read_task = asyncio.create_task(self._poll_store())
         try:
             await self._wait_for_fresh_read()
             yield
         finally:
             self._listener_count -= 1
-            stream.listeners -= 1
+            stream.listener_count -= 1
 
     async def _wait_for_fresh_read(self) -> None:
         """Wait for a poll that begins after now, so that what it reads is not older than the listener."""
@@ -284,81 +288,81 @@ class Tail:
         while self._done < wanted and not self._closing.is_set():
             await self._fresh_read.wait()
 
-    async def _poll(self) -> None:
+    async def _poll_store(self) -> None:
         while self._listener_count:
             self._news.clear()
             self._begun += 1
-            heads = {run_id: topic.head for run_id, topic in self._topics.items()}
-            changes = self._changes.head if self._changes.listeners else None
+            heads = {run_id: topic.last_number for run_id, topic in self._topics.items()}
+            changes = self._changes.last_number if self._changes.listener_count else None
             try:
                 self._publish(await asyncio.to_thread(self._read_news, heads, changes), heads)
                 self._done = self._begun
             except PramanaError:  # the store may come back; until then the gate reports that it is unavailable
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_INTERVAL_S)
             except Exception:  # a dead task would leave its listeners waiting for ever
                 log.exception("cannot look for new results")
                 await asyncio.sleep(HEARTBEAT_S / 15)
             looked, self._fresh_read = self._fresh_read, asyncio.Event()
             looked.set()
-            await asyncio.sleep(MIN_LOOK_INTERVAL_S)
+            await asyncio.sleep(MIN_POLL_INTERVAL_S)
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(POLL_INTERVAL_S):
                     await self._news.wait()
 
-    def _read_news(self, heads: dict[str, int], changes: int | None) -> _TailUpdate:
+    def _read_news(self, last_numbers: dict[str, int], last_change_number: int | None) -> _StoreUpdate:
         """Read what is new; runs in a thread. A head of -1 marks a new topic: listeners read earlier results by number.
 
         The states of runs are read before their results, so every result of a run that had ended by then is found.
         """
-        states = self._store.runs.states(heads) if heads else {}
+        states = self._store.runs.read_states(last_numbers) if last_numbers else {}
         results, floors = dict[str, list[ResultView]](), dict[str, int]()
         for run_id, state in states.items():
-            if heads[run_id] < 0:
-                floors[run_id] = self._store.results.last_seq(state.run_no)
+            if last_numbers[run_id] < 0:
+                floors[run_id] = self._store.results.find_last_seq(state.run_no)
             else:
-                results[run_id] = self._read(state.run_no, heads[run_id])
-        if changes is None:
+                results[run_id] = self._read_results_after(state.run_no, last_numbers[run_id])
+        if last_change_number is None:
             told = []
-        elif changes < 0:
-            told = [Change(self._store.changes.last(), "", "", "", "")]
+        elif last_change_number < 0:
+            told = [Change(self._store.changes.last_number(), "", "", "", "")]
         else:
-            told = self._store.changes.after(changes, RESULTS_PER_READ)
-        return _TailUpdate(states, results, floors, [_change_view(each) for each in told])
+            told = self._store.changes.list_after(last_change_number, RESULTS_PER_READ)
+        return _StoreUpdate(states, results, floors, [_change_view(each) for each in told])
 
-    def _read(self, run_no: int, number: int) -> list[ResultView]:
-        return [result_view(*each) for each in self._store.results.list_after(run_no, number, RESULTS_PER_READ)]
+    def _read_results_after(self, run_no: int, last_number: int) -> list[ResultView]:
+        return [result_view(*each) for each in self._store.results.list_after(run_no, last_number, RESULTS_PER_READ)]
 
-    def _publish(self, update: _TailUpdate, heads: dict[str, int]) -> None:
-        for run_id, head in heads.items():
+    def _publish(self, update: _StoreUpdate, last_numbers: dict[str, int]) -> None:
+        for run_id, head in last_numbers.items():
             topic = self._topics.get(run_id)
-            if topic is None or topic.head != head:
+            if topic is None or topic.last_number != head:
                 continue  # no listener is left, or a new one has replaced the topic
             state, some = update.states.get(run_id), update.results.get(run_id, [])
             changed = bool(some) or state != topic.state
-            topic.floor = update.floors.get(run_id, topic.floor)
+            topic.last_dropped_number = update.last_stored_numbers.get(run_id, topic.last_dropped_number)
             topic.add(_number_results(some))
             topic.state = state
-            topic.all_read = state is not None and state.status not in UNDER_WAY and len(some) < RESULTS_PER_READ
+            topic.all_read = state is not None and state.status not in ACTIVE_STATUSES and len(some) < RESULTS_PER_READ
             if changed or topic.all_read:
                 topic.notify()
-        if update.changes and self._changes.floor < 0:
-            self._changes.floor = update.changes[0].number
+        if update.changes and self._changes.last_dropped_number < 0:
+            self._changes.last_dropped_number = update.changes[0].number
         elif update.changes:
             self._changes.add([(each.number, each) for each in update.changes])
             self._changes.notify()
 
 
-def _number_results(some: Sequence[ResultView]) -> list[tuple[int, ResultView]]:
-    return [(each.seq, each) for each in some]
+def _number_results(results: Sequence[ResultView]) -> list[tuple[int, ResultView]]:
+    return [(each.seq, each) for each in results]
 
 
 def _progress_fields(state: RunState) -> dict[str, Any]:
     return {
         "status": state.status,
-        "stored": state.stored,
-        "expected": state.expected,
+        "stored": state.stored_count,
+        "expected": state.expected_count,
         "reason": state.reason,
-        "cancel_requested": state.cancelled,
+        "cancel_requested": state.is_cancelled,
     }
 
 

@@ -12,14 +12,14 @@ from msgspec import Meta
 from pramana.app import App, User, use_case
 from pramana.app.pulls import Downloads, PullView
 from pramana.app.views import View
-from pramana.embedded.weights import WEIGHTS, find_folder, find_pin
+from pramana.embedded.weights import WEIGHTS, find_folder, find_weights
 
-NEEDED_FOR: Mapping[str, str] = {
+PURPOSE_BY_WEIGHTS: Mapping[str, str] = {
     "smollm2-135m": "the model local, and the voice agent local-voice",
     "minilm-l6-v2": "semantic_similarity, if no other embedder is named",
     "piper": "callers with the voice piper",
 }
-NEEDED_BY: Mapping[str, tuple[str, ...]] = {"smollm2-135m": ("local", "local-voice")}
+MODELS_BY_WEIGHTS: Mapping[str, tuple[str, ...]] = {"smollm2-135m": ("local", "local-voice")}
 """The model names that need each set of weights."""
 
 
@@ -41,26 +41,26 @@ class WeightsView(View, frozen=True, kw_only=True):
 @use_case("viewer")
 def list_weights(app: App, _: User) -> list[WeightsView]:
     """Return the weights of each embedded model, whether they are on this machine, and any download's progress."""
-    return [_weights_view(name, app.pulls) for name in WEIGHTS]
+    return [_weights_view(name, app.downloads) for name in WEIGHTS]
 
 
 @use_case("editor")
 def pull_weights(app: App, _: User, name: str) -> WeightsView:
     """Start the download of weights, unless one is in progress; return their state."""
-    find_pin(name)
-    app.pulls.start(name)
-    return _weights_view(name, app.pulls)
+    find_weights(name)
+    app.downloads.start(name)
+    return _weights_view(name, app.downloads)
 
 
 def _weights_view(name: str, pulls: Downloads) -> WeightsView:
-    pin = find_pin(name)
+    pin = find_weights(name)
     under_way = pulls.status(name)  # read first: a download that ends before the next line is then present
     present = find_folder(name) is not None
     return WeightsView(
         name=name,
         title=pin.title,
-        needed_for=NEEDED_FOR.get(name, pin.title),
-        models=NEEDED_BY.get(name, ()),
+        needed_for=PURPOSE_BY_WEIGHTS.get(name, pin.title),
+        models=MODELS_BY_WEIGHTS.get(name, ()),
         present=present,
         optional=pin.opt_in,
         download_bytes=pin.archive_size,

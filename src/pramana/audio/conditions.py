@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from pramana.errors import InvalidInput, quote_text, suggest_similar
 
-VERSION = 1
+CONDITIONS_VERSION = 1
 """The version of the generated sounds: another one disturbs differently."""
-NOISES = ("babble", "street", "music")
-CLEAN = "clean"
+NOISE_KINDS = ("babble", "street", "music")
+NO_CONDITIONS = "clean"
 """The spelling of no condition."""
 
 
@@ -29,7 +29,7 @@ class Conditions:
     """Seconds until an echo has lost 60 dB."""
     noise: float | None = None
     """The speech's active level above the noise, in decibels."""
-    noise_kind: str = NOISES[0]
+    noise_kind: str = NOISE_KINDS[0]
     gain: float | None = None
     """In decibels."""
     phone: bool = False
@@ -44,15 +44,15 @@ class Conditions:
             if part is None:
                 said += [name] if value else []
             elif value is not None:
-                kind = f":{self.noise_kind}" if name == "noise" and self.noise_kind != NOISES[0] else ""
+                kind = f":{self.noise_kind}" if name == "noise" and self.noise_kind != NOISE_KINDS[0] else ""
                 said.append(f"{name}={value:g}{part.unit}{kind}")
-        return ",".join(said) or CLEAN
+        return ",".join(said) or NO_CONDITIONS
 
     def __bool__(self) -> bool:
-        return str(self) != CLEAN
+        return str(self) != NO_CONDITIONS
 
 
-class NumberedCondition(NamedTuple):
+class NumberRule(NamedTuple):
     """A condition with a number."""
 
     unit: str
@@ -61,22 +61,22 @@ class NumberedCondition(NamedTuple):
     example: str
 
 
-CONDITIONS_BY_NAME: dict[str, NumberedCondition | None] = {
-    "reverb": NumberedCondition("s", 0.1, 3, "reverb=0.4s"),
-    "noise": NumberedCondition("dB", -20, 40, "noise=10dB"),
-    "gain": NumberedCondition("dB", -60, 40, "gain=-12dB"),
+CONDITIONS_BY_NAME: dict[str, NumberRule | None] = {
+    "reverb": NumberRule("s", 0.1, 3, "reverb=0.4s"),
+    "noise": NumberRule("dB", -20, 40, "noise=10dB"),
+    "gain": NumberRule("dB", -60, 40, "gain=-12dB"),
     "phone": None,
-    "loss": NumberedCondition("%", 0.1, 50, "loss=5%"),
+    "loss": NumberRule("%", 0.1, 50, "loss=5%"),
 }
 _ALLOWED_CONDITIONS = (
     "allowed: noise=10dB, noise=10dB:street, noise=10dB:music, phone, loss=5%, gain=-12dB, reverb=0.4s"
 )
-_NUMBER = re.compile(r"([+-]?\d{1,3}(?:\.\d{1,2})?)\s*([a-z%]*)", re.IGNORECASE | re.ASCII)
+_NUMBER_WITH_UNIT_RE = re.compile(r"([+-]?\d{1,3}(?:\.\d{1,2})?)\s*([a-z%]*)", re.IGNORECASE | re.ASCII)
 
 
 def parse_conditions(text: str) -> Conditions:
     """Parse conditions separated by commas."""
-    if text.strip().lower() == CLEAN:
+    if text.strip().lower() == NO_CONDITIONS:
         return Conditions()
     found: dict[str, float | bool | str] = {}
     for part in text.split(","):
@@ -96,19 +96,19 @@ def parse_conditions(text: str) -> Conditions:
             continue
         if name == "noise":
             value, colon, kind = (each.strip() for each in value.partition(":"))
-            if colon and kind not in NOISES:
+            if colon and kind not in NOISE_KINDS:
                 raise InvalidInput(
                     f"noise {quote_text(kind)} in {quote_text(part.strip())} is not "
-                    f"known{suggest_similar(kind, NOISES)}; "
-                    f"allowed: {', '.join(NOISES)}"
+                    f"known{suggest_similar(kind, NOISE_KINDS)}; "
+                    f"allowed: {', '.join(NOISE_KINDS)}"
                 )
-            found["noise_kind"] = kind or NOISES[0]
+            found["noise_kind"] = kind or NOISE_KINDS[0]
         found[name] = _parse_number(part.strip(), value, rule)
     return Conditions(**found)  # type: ignore[arg-type] # each name has its own kind of value
 
 
-def _parse_number(part: str, value: str, rule: NumberedCondition) -> float:
-    match = _NUMBER.fullmatch(value)
+def _parse_number(part: str, value: str, rule: NumberRule) -> float:
+    match = _NUMBER_WITH_UNIT_RE.fullmatch(value)
     if match is None or match[2] != rule.unit.lower():
         raise InvalidInput(
             f"condition {quote_text(part)} needs a number and its unit, {rule.unit}: write {rule.example}"
@@ -124,5 +124,5 @@ def _parse_number(part: str, value: str, rule: NumberedCondition) -> float:
 
 def conditions_digest(conditions: Conditions, seed: int) -> str:
     """Return the digest of a sound's effects: the conditions, the seed, and the version of the noises."""
-    said = f"pramana conditions {VERSION}\n{conditions}\n{seed}"
+    said = f"pramana conditions {CONDITIONS_VERSION}\n{conditions}\n{seed}"
     return "sha256:" + hashlib.sha256(said.encode()).hexdigest()

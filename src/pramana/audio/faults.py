@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pramana.errors import EngineMissing, InvalidInput
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 
 
 class BadAudio(InvalidInput, code="bad_audio"):
@@ -12,11 +12,11 @@ class BadAudio(InvalidInput, code="bad_audio"):
 
 
 @contextmanager
-def explain_missing_library(what: str) -> Iterator[None]:
+def explain_missing_library(purpose: str) -> Iterator[None]:
     """Turn a failed import of a library into one sentence that says what to install."""
     try:
         yield
     except ImportError as error:
         raise EngineMissing(
-            f"{what} needs a library that is not installed ({error}): {install_command('voice')}"
+            f"{purpose} needs a library that is not installed ({error}): {make_install_command('voice')}"
         ) from error

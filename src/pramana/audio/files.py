@@ -1,7 +1,7 @@
 """Sound files: the bytes of a WAV, FLAC, OGG or MP3 go in, 16-bit samples come out; and samples become a WAV.
 
 A file is checked before it is decoded: one that is truncated, states a wrong length or is not sound raises `BadAudio`
-with the reason. Nothing is guessed or repaired, and no more than `LONGEST_S` seconds are ever decoded.
+with the reason. Nothing is guessed or repaired, and no more than `MAX_PROMPT_S` seconds are ever decoded.
 """
 
 import io
@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pramana.audio.faults import BadAudio, explain_missing_library
-from pramana.audio.pcm import FULL_SCALE, HIGHEST_RATE, LONGEST_S, LOWEST_RATE, Samples, from_float
+from pramana.audio.pcm import FULL_SCALE, HIGHEST_RATE, LOWEST_RATE, MAX_PROMPT_S, Samples, from_float
 
 if TYPE_CHECKING:
     import soundfile  # type: ignore[import-untyped]
 
 MAX_CHANNELS = 8
-_BLOCK = 1 << 16
-_UNKNOWN_SIZE = 0xFFFFFFFF
+_BLOCK_FRAMES = 1 << 16
+_UNKNOWN_WAV_SIZE = 0xFFFFFFFF
 """The size in a WAV that was written before its length was known: it extends to the end of the file."""
 _PCM, _EXTENSIBLE = 1, 0xFFFE
-_FORMATS = "WAV, FLAC, OGG or MP3"
+_FORMATS_TEXT = "WAV, FLAC, OGG or MP3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class SoundFile:
 
 def read_sound(data: bytes) -> SoundFile:
     """Return the sound of a file, with its channels mixed into one."""
-    _check_structure(data)
+    _check_file_complete(data)
     with explain_missing_library("reading a sound file"):
         import soundfile
     try:
@@ -64,7 +64,7 @@ def write_wav(samples: Samples, rate: int) -> bytes:
 
 def read_wav(data: bytes) -> tuple[Samples, int]:
     """Return the samples of a 16-bit WAV, one column per channel if there are several, and its rate."""
-    chunks = dict(_wav_chunks(data))
+    chunks = dict(_iterate_wav_chunks(data))
     form, body = chunks.get(b"fmt "), chunks.get(b"data")
     if form is None or body is None or len(form) < 16:
         raise BadAudio("the WAV has no format or no data in it")
@@ -85,19 +85,19 @@ def _decode_sound(file: "soundfile.SoundFile") -> SoundFile:
         raise BadAudio(f"the audio has {rate} samples per second, outside {LOWEST_RATE} to {HIGHEST_RATE}")
     if channels > MAX_CHANNELS:
         raise BadAudio(f"the audio has {channels} channels, and at most {MAX_CHANNELS} are supported")
-    longest = int(LONGEST_S * rate)
+    longest = int(MAX_PROMPT_S * rate)
     if file.frames > longest:
         raise BadAudio(
-            f"the audio states a length of {file.frames / rate:,.0f} s, and at most {LONGEST_S:.0f} s are read"
+            f"the audio states a length of {file.frames / rate:,.0f} s, and at most {MAX_PROMPT_S:.0f} s are read"
         )
     blocks, frames = [], 0
-    while len(block := file.read(_BLOCK, dtype="float64", always_2d=True)):
+    while len(block := file.read(_BLOCK_FRAMES, dtype="float64", always_2d=True)):
         if not np.isfinite(block).all():
             raise BadAudio("the audio contains samples that are not numbers (NaN or infinite)")
         blocks.append(from_float(block.mean(axis=1) * FULL_SCALE))
         frames += len(block)
         if frames > longest:
-            raise BadAudio(f"the audio is longer than {LONGEST_S:.0f} s")
+            raise BadAudio(f"the audio is longer than {MAX_PROMPT_S:.0f} s")
     if frames < file.frames:
         raise BadAudio(
             f"the audio is cut off: {file.frames / rate:.2f} s are declared, {frames / rate:.2f} s are there"
@@ -110,21 +110,21 @@ def _decode_sound(file: "soundfile.SoundFile") -> SoundFile:
 # ── Checks before decoding ──
 
 
-def _check_structure(data: bytes) -> None:
+def _check_file_complete(data: bytes) -> None:
     if not data:
         raise BadAudio("the file is empty")
     if data[:4] in {b"RIFF", b"RIFX"}:
-        for _ in _wav_chunks(data):
+        for _ in _iterate_wav_chunks(data):
             pass
     elif data[:4] == b"OggS":
         _check_ogg(data)
     elif data[:3] == b"ID3" or (data[0] == 0xFF and len(data) > 1 and data[1] >= 0xE0):
         _check_mp3(data)
     elif data[:4] != b"fLaC":
-        raise BadAudio(f"the audio is not a {_FORMATS} file: it begins with {data[:8]!r}")
+        raise BadAudio(f"the audio is not a {_FORMATS_TEXT} file: it begins with {data[:8]!r}")
 
 
-def _wav_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _iterate_wav_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the chunks of a WAV, each complete."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         raise BadAudio(f"the audio is not a WAV file: it begins with {data[:12]!r}")
@@ -132,7 +132,7 @@ def _wav_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     while place + 8 <= len(data):
         name, size = struct.unpack_from("<4sI", data, place)
         there = len(data) - place - 8
-        if name == b"data" and size == _UNKNOWN_SIZE:
+        if name == b"data" and size == _UNKNOWN_WAV_SIZE:
             size = there
         if size > there:
             raise BadAudio(
@@ -176,17 +176,17 @@ def _check_mp3(data: bytes) -> None:
     promised, frames, seconds = 0, 0, 0.0
     end = len(data.rstrip(b"\0"))  # once: megabytes of zeros may follow the last frame
     while place < end and not data.startswith(_MP3_TAGS, place):
-        frame = _mp3_frame(data, place)
+        frame = _parse_mp3_frame_header(data, place)
         if frame is None:
             raise BadAudio(f"the audio is not an MP3, or damaged: no layer III frame begins at byte {place:,}")
         length, lasts_s = frame
         if place + length > len(data):
             raise BadAudio(f"the audio is cut off: its last frame, at byte {place:,}, is not whole")
         if not frames:
-            promised = _mp3_frame_count(data[place : place + length])
+            promised = _read_stated_frame_count(data[place : place + length])
         seconds += lasts_s
-        if seconds > LONGEST_S:
-            raise BadAudio(f"the audio is longer than {LONGEST_S:.0f} s")
+        if seconds > MAX_PROMPT_S:
+            raise BadAudio(f"the audio is longer than {MAX_PROMPT_S:.0f} s")
         frames, place = frames + 1, place + length
     if frames < 2:
         raise BadAudio("the audio is not an MP3, or cut off: it has fewer than two frames")
@@ -194,12 +194,12 @@ def _check_mp3(data: bytes) -> None:
         raise BadAudio(f"the audio is cut off: it declares {promised:,} frames, {frames:,} are there")
 
 
-def _mp3_frame(data: bytes, place: int) -> tuple[int, float] | None:
+def _parse_mp3_frame_header(data: bytes, offset: int) -> tuple[int, float] | None:
     """Return the length and the duration of the frame at this position, or None.
 
     A frame of MPEG 1 has 1,152 samples, of the others half as many.
     """
-    head = int.from_bytes(data[place : place + 4], "big")
+    head = int.from_bytes(data[offset : offset + 4], "big")
     version, layer, bitrate, rate = head >> 19 & 3, head >> 17 & 3, head >> 12 & 15, head >> 10 & 3
     if head >> 21 != 0x7FF or version == 1 or layer != 1 or bitrate in {0, 15} or rate == 3:
         return None
@@ -209,10 +209,10 @@ def _mp3_frame(data: bytes, place: int) -> tuple[int, float] | None:
     return samples // 8 * bits // hertz + (head >> 9 & 1), samples / hertz
 
 
-def _mp3_frame_count(frame: bytes) -> int:
+def _read_stated_frame_count(first_frame: bytes) -> int:
     """Return the number of frames that the first frame states; 0 if it states none."""
     for name in (b"Xing", b"Info"):
-        place = frame.find(name, 4, 48)
-        if place >= 0 and len(frame) >= place + 12 and frame[place + 7] & 1:
-            return int.from_bytes(frame[place + 8 : place + 12], "big")
+        place = first_frame.find(name, 4, 48)
+        if place >= 0 and len(first_frame) >= place + 12 and first_frame[place + 7] & 1:
+            return int.from_bytes(first_frame[place + 8 : place + 12], "big")
     return 0

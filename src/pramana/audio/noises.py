@@ -14,8 +14,8 @@ Signal = NDArray[np.float64]
 
 TALKER_COUNT = 8
 _MIDDLE_C_HZ = 261.63
-_SCALE = (0, 2, 4, 7, 9)  # five notes that never clash
-_CHORDS = ((0, 4, 7), (9, 12, 16), (5, 9, 12), (7, 11, 14))
+_SCALE_HALF_TONES = (0, 2, 4, 7, 9)  # five notes that never clash
+_CHORDS_HALF_TONES = ((0, 4, 7), (9, 12, 16), (5, 9, 12), (7, 11, 14))
 
 
 class RandomNumbers:
@@ -36,35 +36,35 @@ class RandomNumbers:
         return 2 * self.draw_many(count) - 1
 
 
-def make_babble(length: int, rate: int, dice: RandomNumbers) -> Signal:
+def make_babble(sample_count: int, rate: int, dice: RandomNumbers) -> Signal:
     """Return several simultaneous talkers: voiced syllables with changing formants, and hissing consonants.
 
     It has the spectrum, the pitch and the rhythm of speech, three to six syllables a second, and no words.
     """
-    heard = np.zeros(length)
+    heard = np.zeros(sample_count)
     for _ in range(TALKER_COUNT):
         pitch, loudness = dice.draw(85, 230), dice.draw(0.5, 1.0)
         place = -int(dice.draw(0, 0.4) * rate)
-        while place < length:
+        while place < sample_count:
             if dice.draw() < 0.12:
                 place += int(dice.draw(0.15, 0.5) * rate)  # a pause for breath
             size = int(dice.draw(0.12, 0.28) * rate)
             voiced = dice.draw() < 0.8
             syllable = _make_syllable(size, rate, pitch * dice.draw(0.85, 1.2) if voiced else 0.0, dice)
-            begin, end = max(0, place), min(length, place + size)
+            begin, end = max(0, place), min(sample_count, place + size)
             if begin < end:
                 heard[begin:end] += loudness * syllable[begin - place : end - place]
             place += int(size * dice.draw(0.8, 1.0))
     return heard
 
 
-def _make_syllable(size: int, rate: int, pitch: float, dice: RandomNumbers) -> Signal:
+def _make_syllable(sample_count: int, rate: int, pitch_hz: float, dice: RandomNumbers) -> Signal:
     """Return one syllable: a pulse per pitch period, or hiss where there is no pitch, shaped by formants."""
-    hertz = np.fft.rfftfreq(size, 1 / rate)
-    source = dice.draw_white_noise(size)
+    hertz = np.fft.rfftfreq(sample_count, 1 / rate)
+    source = dice.draw_white_noise(sample_count)
     formants: tuple[tuple[float, float, float], ...]  # middle and half width in hertz, weight
-    if pitch:
-        glide = pitch * np.linspace(1, dice.draw(0.85, 1.15), size)
+    if pitch_hz:
+        glide = pitch_hz * np.linspace(1, dice.draw(0.85, 1.15), sample_count)
         cycles = np.cumsum(glide) / rate
         source = np.diff(np.floor(cycles), prepend=0.0) + 0.02 * source
         formants = (
@@ -75,19 +75,19 @@ def _make_syllable(size: int, rate: int, pitch: float, dice: RandomNumbers) -> S
     else:
         formants = ((dice.draw(2500, 5500), 1500, 0.3),)
     mouth = sum(weight / (1 + ((hertz - middle) / width) ** 2) for middle, width, weight in formants)
-    shaped = np.fft.irfft(np.fft.rfft(source) * mouth, size) * np.hanning(size)
-    return shaped * ((1.0 if pitch else 0.35) / rms(shaped))
+    shaped = np.fft.irfft(np.fft.rfft(source) * mouth, sample_count) * np.hanning(sample_count)
+    return shaped * ((1.0 if pitch_hz else 0.35) / rms(shaped))
 
 
-def make_street_noise(length: int, rate: int, dice: RandomNumbers) -> Signal:
+def make_street_noise(sample_count: int, rate: int, dice: RandomNumbers) -> Signal:
     """Return street noise: a constant rumble, passing vehicles, and an occasional horn."""
-    rumble = _shape_spectrum(dice.draw_white_noise(length), rate, lambda hertz: 1 / (1 + (hertz / 120) ** 1.5))
+    rumble = _shape_spectrum(dice.draw_white_noise(sample_count), rate, lambda hertz: 1 / (1 + (hertz / 120) ** 1.5))
     heard = rumble / rms(rumble)
-    seconds = np.arange(length) / rate
-    wind = _shape_spectrum(dice.draw_white_noise(length), rate, lambda hertz: hertz / (1 + (hertz / 500) ** 2.2))
+    seconds = np.arange(sample_count) / rate
+    wind = _shape_spectrum(dice.draw_white_noise(sample_count), rate, lambda hertz: hertz / (1 + (hertz / 500) ** 2.2))
     wind /= rms(wind)
     at = dice.draw(-2, 2)
-    while at < length / rate + 2:
+    while at < sample_count / rate + 2:
         swell = np.exp(-(((seconds - at) / dice.draw(0.6, 1.6)) ** 2))
         heard += dice.draw(0.8, 2.0) * swell * wind
         if dice.draw() < 0.15:
@@ -98,27 +98,27 @@ def make_street_noise(length: int, rate: int, dice: RandomNumbers) -> Signal:
     return heard
 
 
-def make_music(length: int, rate: int, dice: RandomNumbers) -> Signal:
+def make_music(sample_count: int, rate: int, dice: RandomNumbers) -> Signal:
     """Return music: four chords in turn, a bass below and a melody above, plucked."""
-    heard = np.zeros(length)
+    heard = np.zeros(sample_count)
     beat = 60 / dice.draw(84, 126)
     start, key = dice.draw(0, 4), dice.draw(-5, 6)
-    for number in range(int(length / rate / beat) + 1):
+    for number in range(int(sample_count / rate / beat) + 1):
         at = int(number * beat * rate)
-        bar = int(start + number / 4) % len(_CHORDS)
+        bar = int(start + number / 4) % len(_CHORDS_HALF_TONES)
         if number % 2 == 0:
-            for step in _CHORDS[bar]:
+            for step in _CHORDS_HALF_TONES[bar]:
                 _add_note(heard, at, rate, key + step, 0.5)
-            _add_note(heard, at, rate, key + _CHORDS[bar][0] - 24, 0.9)
+            _add_note(heard, at, rate, key + _CHORDS_HALF_TONES[bar][0] - 24, 0.9)
         if dice.draw() < 0.75:
-            melody = _SCALE[int(dice.draw(0, len(_SCALE)))] + 12
+            melody = _SCALE_HALF_TONES[int(dice.draw(0, len(_SCALE_HALF_TONES)))] + 12
             _add_note(heard, at + int(dice.draw() < 0.3) * int(beat * rate / 2), rate, key + melody, 0.7)
     return heard
 
 
-def _add_note(signal: Signal, at: int, rate: int, half_tones: float, loudness: float) -> None:
+def _add_note(signal: Signal, start_index: int, rate: int, half_tones: float, amplitude: float) -> None:
     """Add one note: six harmonics that decay, the high ones first."""
-    size = min(int(1.2 * rate), len(signal) - at)
+    size = min(int(1.2 * rate), len(signal) - start_index)
     if size <= 0:
         return
     seconds = np.arange(size) / rate
@@ -127,7 +127,9 @@ def _add_note(signal: Signal, at: int, rate: int, half_tones: float, loudness: f
     for harmonic in range(1, 7):
         if harmonic * hertz < rate / 2.2:
             fade = np.exp(-seconds * (2.2 + 1.3 * harmonic))
-            signal[at : at + size] += loudness / harmonic * rise * fade * np.sin(2 * np.pi * harmonic * hertz * seconds)
+            signal[start_index : start_index + size] += (
+                amplitude / harmonic * rise * fade * np.sin(2 * np.pi * harmonic * hertz * seconds)
+            )
 
 
 def _shape_spectrum(signal: Signal, rate: int, curve: Callable[[NDArray[np.floating]], NDArray[np.floating]]) -> Signal:

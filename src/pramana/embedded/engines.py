@@ -17,18 +17,18 @@ from msgspec import Struct
 
 from pramana.audio.faults import explain_missing_library
 from pramana.errors import EngineMissing
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 
 NOT_RECORDED = "processor and threads not recorded"
-_SEPARATOR = " | "
+_ENGINE_SEPARATOR = " | "
 """Separates the engines of one reply: an agent has several."""
-_LINE_RE = re.compile(
+_ENGINE_RE = re.compile(
     r"(?P<name>[\w.+-]+) (?P<version>[\w.+-]+); (?P<model>[^;|]+?) (?P<weights>sha256:[0-9a-f]{8}…|[\w.+-]+==[\w.+-]+)"
     r"(?:; (?P<processor>[\w.+ -]+); (?P<threads>\d{1,6}) threads?)?"
 )
 _IGNORED_FEATURES = frozenset({"OPENMP", "BMI2"})
 """Entries of llama.cpp's list other than the features it computes with."""
-_NUMPY_NAMES = {
+_NUMPY_FEATURE_NAMES = {
     "SSE3": "SSE3",
     "AVX": "AVX",
     "F16C": "F16C",
@@ -84,12 +84,12 @@ class EngineInfo(Struct, frozen=True, order=True):
     def short_label(self) -> str:
         """Return engine, version, instruction set and threads."""
         widest = next((each for each in _FEATURES_BY_WIDTH if each in self.processor), " ".join(self.processor))
-        return self._label_with(_FEATURE_LABELS.get(widest, widest))
+        return self._format_label(_FEATURE_LABELS.get(widest, widest))
 
     @property
     def full_label(self) -> str:
         """Return the short label with the weights and every feature, to tell similar engines apart."""
-        return f"{self._label_with(' '.join(self.processor))}, weights {self.weights}"
+        return f"{self._format_label(' '.join(self.processor))}, weights {self.weights}"
 
     def as_data(self) -> dict[str, Any]:
         """Return the engine as plain data; values not recorded are None."""
@@ -107,7 +107,7 @@ class EngineInfo(Struct, frozen=True, order=True):
     def _threads_label(self) -> str:
         return f"{self.threads} thread{'' if self.threads == 1 else 's'}"
 
-    def _label_with(self, features: str) -> str:
+    def _format_label(self, features: str) -> str:
         return (
             f"{self.name} {self.version} ({f'{features}, {self._threads_label}' if self.is_complete else NOT_RECORDED})"
         )
@@ -115,7 +115,7 @@ class EngineInfo(Struct, frozen=True, order=True):
 
 def format_engines(engines: Iterable[EngineInfo]) -> str | None:
     """Return the line to store with a reply; None if there are no engines."""
-    return _SEPARATOR.join(map(str, engines)) or None
+    return _ENGINE_SEPARATOR.join(map(str, engines)) or None
 
 
 @lru_cache(maxsize=256)
@@ -125,7 +125,7 @@ def parse_engines(line: str) -> tuple[EngineInfo, ...]:
     >>> parse_engines("fp_44709d6fcb"), parse_engines("xllamacpp 1.0; SmolLM2 sha256:b179c952…")[0].is_complete
     ((), False)
     """
-    found = [_LINE_RE.fullmatch(each) for each in line.split(_SEPARATOR)] if len(line) < 2000 else []
+    found = [_ENGINE_RE.fullmatch(each) for each in line.split(_ENGINE_SEPARATOR)] if len(line) < 2000 else []
     if not all(found):
         return ()
     return tuple(
@@ -164,7 +164,7 @@ def processor_features() -> tuple[str, ...]:
         from numpy._core._multiarray_umath import __cpu_features__ as found  # type: ignore[import-not-found]
     except ImportError:  # a different numpy, or none
         found = {}
-    features = sorted({ours for theirs, ours in _NUMPY_NAMES.items() if found.get(theirs)})
+    features = sorted({ours for theirs, ours in _NUMPY_FEATURE_NAMES.items() if found.get(theirs)})
     return tuple(features) or (re.sub(r"[^\w.+-]", "", platform.machine()) or "unknown",)
 
 
@@ -194,7 +194,7 @@ def find_package_folder(package: str, folder: str, purpose: str) -> Path:
     """Return a folder inside an installed package, without importing the package; `purpose` is for messages."""
     found = find_spec(package)
     if found is None or found.origin is None:
-        raise EngineMissing(f"{purpose} are not installed: {install_command('voice')}")
+        raise EngineMissing(f"{purpose} are not installed: {make_install_command('voice')}")
     return Path(found.origin).with_name(folder)
 
 

@@ -18,17 +18,17 @@ from pramana import clock
 from pramana.embedded import weights
 from pramana.embedded.engines import EngineInfo, parse_llama_features
 from pramana.errors import BrokenReply, EngineMissing, Rejected, Unavailable
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 from pramana.model import Reply, Turn, Usage
 from pramana.replies import encode_raw_response
 
 NAME = "SmolLM2-135M-Instruct"
-WEIGHTS = "smollm2-135m"
+WEIGHTS_NAME = "smollm2-135m"
 SYSTEM_PROMPT = "You are a helpful assistant."
 CONTEXT_TOKENS = 2048
 """Maximum tokens of a prompt and its reply together."""
 MAX_REPLY_TOKENS = 256
-_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_WEIGHTS_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _LENGTH_PARAMETERS = ("max_tokens", "max_completion_tokens", "n_predict")
 _RESERVED_PARAMETERS = ("messages", "model", "stream", "stream_options")
 StopCheck = Callable[[str, float], str | None]
@@ -39,7 +39,7 @@ StopCheck = Callable[[str, float], str | None]
 def require_runtime() -> None:
     """Raise `EngineMissing` if the embedded model's runtime is not installed; weights alone are of no use."""
     if find_spec("xllamacpp") is None:
-        raise EngineMissing(f"the embedded model needs its runtime, xllamacpp: {install_command('local')}")
+        raise EngineMissing(f"the embedded model needs its runtime, xllamacpp: {make_install_command('local')}")
 
 
 class Engine:
@@ -57,15 +57,15 @@ class Engine:
         turns: Sequence[Turn],
         parameters: Mapping[str, Any],
         is_cancelled: Callable[[], bool],
-        enough: StopCheck | None = None,
+        should_stop: StopCheck | None = None,
     ) -> "Future[Reply]":
         """Request a reply; conversations are processed in order.
 
         A reply in progress ends early, with `BrokenReply`, once `is_cancelled` returns True; or, with the text so far
-        and the reason as its finish reason, once `enough` returns one. Times cover this conversation only, without
+        and the reason as its finish reason, once `should_stop` returns one. Times cover this conversation only, without
         loading and without waiting for others.
         """
-        return self._queue.submit(self._reply, turns, parameters, is_cancelled, enough)
+        return self._queue.submit(self._reply, turns, parameters, is_cancelled, should_stop)
 
     def prepare(self) -> "Future[Any]":
         """Load the model before the first request."""
@@ -76,37 +76,37 @@ class Engine:
         turns: Sequence[Turn],
         parameters: Mapping[str, Any],
         is_cancelled: Callable[[], bool],
-        enough: StopCheck | None,
+        should_stop: StopCheck | None,
     ) -> Reply:
         if is_cancelled():
             raise BrokenReply("cancelled before the model answered")
-        body = _request_body(turns, parameters)
+        body = _make_request_body(turns, parameters)
         server = self._load()
-        heard = _ReplyStream(is_cancelled, enough)
+        heard = _ReplyStream(is_cancelled, should_stop)
         try:
             server.handle_chat_completions(body, heard)
         except (RuntimeError, TypeError, ValueError) as error:
             raise Rejected(f"{NAME} does not accept this conversation: {error}") from None
         assert self.info is not None  # noqa: S101 - set when loaded
-        return heard.reply(self.info)
+        return heard.make_reply(self.info)
 
     def _load(self) -> Any:
         if self._server is not None:
             return self._server
         require_runtime()
-        weights.pull(WEIGHTS)
-        folder = weights.verify_folder(WEIGHTS)
+        weights.pull(WEIGHTS_NAME)
+        folder = weights.verify_folder(WEIGHTS_NAME)
         try:
             import xllamacpp  # type: ignore[import-untyped]
         except ImportError as error:
             what_to_do = (
                 "install the GNU OpenMP library, on Debian and Ubuntu with: apt-get install libgomp1"
                 if "libgomp" in str(error)
-                else install_command("local")
+                else make_install_command("local")
             )
             raise EngineMissing(f"the embedded model needs its runtime ({error}): {what_to_do}") from error
         given = xllamacpp.CommonParams()
-        given.model.path = str(folder / _FILE)
+        given.model.path = str(folder / _WEIGHTS_FILE)
         given.model_alias = {NAME}  # otherwise every reply would contain the path of the weights
         given.n_ctx, given.n_parallel = CONTEXT_TOKENS, 1
         given.cpuparams.n_threads = given.cpuparams_batch.n_threads = self.threads
@@ -125,8 +125,8 @@ class Engine:
         self.info = EngineInfo(
             "xllamacpp",
             xllamacpp.__version__,
-            _FILE.removesuffix(".gguf").replace(".", " "),
-            f"sha256:{weights.find_pin(WEIGHTS).files[_FILE].sha256[:8]}…",
+            _WEIGHTS_FILE.removesuffix(".gguf").replace(".", " "),
+            f"sha256:{weights.find_weights(WEIGHTS_NAME).files[_WEIGHTS_FILE].sha256[:8]}…",
             parse_llama_features(xllamacpp.get_system_info()),
             self.threads,
         )
@@ -137,7 +137,7 @@ _engine: Engine | None = None
 _engine_lock = threading.Lock()
 
 
-def engine(threads: int = 1) -> Engine:
+def get_engine(threads: int = 1) -> Engine:
     """Return this process's engine. The first caller sets the number of threads.
 
     One thread is the safe choice: beside other work, two ran five times slower than one.
@@ -149,7 +149,7 @@ def engine(threads: int = 1) -> Engine:
         return _engine
 
 
-def _request_body(turns: Sequence[Turn], parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _make_request_body(turns: Sequence[Turn], parameters: Mapping[str, Any]) -> dict[str, Any]:
     messages = [{"role": turn.role, "content": turn.text} for turn in turns]
     if not any(turn.role == "system" for turn in turns):
         messages.insert(0, {"role": "system", "content": SYSTEM_PROMPT})
@@ -183,8 +183,8 @@ def _request_body(turns: Sequence[Turn], parameters: Mapping[str, Any]) -> dict[
 class _ReplyStream:
     """Receives the events of one reply. The runtime that calls it swallows exceptions, so it raises none."""
 
-    def __init__(self, is_cancelled: Callable[[], bool], enough: StopCheck | None) -> None:
-        self._is_cancelled, self._enough = is_cancelled, enough
+    def __init__(self, is_cancelled: Callable[[], bool], should_stop: StopCheck | None) -> None:
+        self._is_cancelled, self._should_stop = is_cancelled, should_stop
         self._began = clock.monotonic()
         self._first: float | None = None
         self._parts: list[str] = []
@@ -203,12 +203,12 @@ class _ReplyStream:
         self._cancelled = self._is_cancelled()
         if self._cancelled:
             return True
-        if self._enough and self._first and not self._finish:
-            self._finish = self._enough("".join(self._parts), clock.monotonic() - self._first)
+        if self._should_stop and self._first and not self._finish:
+            self._finish = self._should_stop("".join(self._parts), clock.monotonic() - self._first)
             return self._finish is not None
         return False
 
-    def reply(self, engine: EngineInfo) -> Reply:
+    def make_reply(self, engine: EngineInfo) -> Reply:
         ended = clock.monotonic()
         if error := self._last.get("error"):
             raise _make_rejected(error)
@@ -216,8 +216,8 @@ class _ReplyStream:
             raise BrokenReply("cancelled before the reply was complete")
         if self._finish is None:
             raise BrokenReply(f"{NAME} stopped in the middle of its reply")
-        pinned = weights.find_pin(WEIGHTS)
-        sha256 = pinned.files[_FILE].sha256
+        pinned = weights.find_weights(WEIGHTS_NAME)
+        sha256 = pinned.files[_WEIGHTS_FILE].sha256
         usage = self._last.get("usage", {})
         text = "".join(self._parts)
         return Reply(
@@ -237,7 +237,11 @@ class _ReplyStream:
                     "runtime": f"{engine.name} {engine.version}",
                     "processor": list(engine.processor),
                     "threads": engine.threads,
-                    "weights": {"package": f"{pinned.project} {pinned.version}", "file": _FILE, "sha256": sha256},
+                    "weights": {
+                        "package": f"{pinned.project} {pinned.version}",
+                        "file": _WEIGHTS_FILE,
+                        "sha256": sha256,
+                    },
                 }
             ),
             cost_usd=0.0,  # known to be zero

@@ -27,29 +27,29 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 NAME = "all-MiniLM-L6-v2"
-WEIGHTS = "minilm-l6-v2"
+WEIGHTS_NAME = "minilm-l6-v2"
 DIMENSIONS = 384
 MAX_PIECES = 256
 """Maximum pieces per text, with the two special ones: sentence-transformers' setting for this model."""
 _LAYERS, _HEADS, _EPSILON = 6, 12, 1e-12
 _MAX_WORD_LENGTH = 100
-_BATCH = 32
+_BATCH_SIZE = 32
 
 
 @lru_cache(maxsize=1)
 def engine_info() -> EngineInfo:
     """Return what texts are embedded with, without loading it."""
-    sha256 = weights.find_pin(WEIGHTS).files["model/model.safetensors"].sha256
+    sha256 = weights.find_weights(WEIGHTS_NAME).files["model/model.safetensors"].sha256
     return EngineInfo("numpy", package_version("numpy"), NAME, f"sha256:{sha256[:8]}…", processor_features(), threads=1)
 
 
 @lru_cache(maxsize=1)
 def load_encoder() -> "MiniLM":
     """Return this process's encoder; the first call loads and verifies it."""
-    return MiniLM(weights.verify_folder(WEIGHTS) / "model")
+    return MiniLM(weights.verify_folder(WEIGHTS_NAME) / "model")
 
 
-class WordPieces:
+class WordPieceTokenizer:
     """BERT's uncased tokenizer: clean, space out Chinese, lower, strip accents, split punctuation, longest match."""
 
     def __init__(self, vocabulary: Path) -> None:
@@ -94,7 +94,7 @@ def _split_words(text: str) -> list[str]:
     return "".join(f" {each} " if _is_punctuation(each) else each for each in text).split()
 
 
-_CONTROL = ("Cc", "Cf", "Co", "Cs")  # not the unassigned ones: they depend on Python's version
+_CONTROL_CATEGORIES = ("Cc", "Cf", "Co", "Cs")  # not the unassigned ones: they depend on Python's version
 
 
 @lru_cache(maxsize=4096)
@@ -102,7 +102,7 @@ def _clean_character(character: str) -> str:
     if character in "\t\n\r":
         return " "
     category = unicodedata.category(character)
-    if character == "\ufffd" or category in _CONTROL:
+    if character == "\ufffd" or category in _CONTROL_CATEGORIES:
         return ""
     return " " if category == "Zs" else character
 
@@ -114,7 +114,7 @@ def _is_punctuation(character: str) -> bool:
     return mark or unicodedata.category(character).startswith("P")
 
 
-_CHINESE = (
+_CHINESE_CODE_POINTS = (
     (0x4E00, 0x9FFF),
     (0x3400, 0x4DBF),
     (0x20000, 0x2A6DF),
@@ -126,8 +126,8 @@ _CHINESE = (
 )
 
 
-def _is_chinese(code: int) -> bool:
-    return code >= 0x3400 and any(first <= code <= last for first, last in _CHINESE)
+def _is_chinese(code_point: int) -> bool:
+    return code_point >= 0x3400 and any(first <= code_point <= last for first, last in _CHINESE_CODE_POINTS)
 
 
 @contextmanager
@@ -149,13 +149,13 @@ def _limit_to_one_thread() -> Iterator[None]:
         threads.set(before)
 
 
-class _Threads(NamedTuple):
+class _ThreadCountFunctions(NamedTuple):
     get: Callable[[], int]
     set: Callable[[int], None]
 
 
 @lru_cache(maxsize=1)
-def _find_openblas() -> _Threads | None:
+def _find_openblas() -> _ThreadCountFunctions | None:
     import ctypes
 
     import numpy as np
@@ -164,7 +164,7 @@ def _find_openblas() -> _Threads | None:
         library = ctypes.CDLL(str(path))
         for suffix in ("64_", ""):
             try:
-                return _Threads(
+                return _ThreadCountFunctions(
                     getattr(library, f"scipy_openblas_get_num_threads{suffix}"),
                     getattr(library, f"scipy_openblas_set_num_threads{suffix}"),
                 )
@@ -189,7 +189,7 @@ class MiniLM:
             return np.concatenate([part[0] for part in parts], axis=1), np.concatenate([part[1] for part in parts])
 
         self._turn = Lock()
-        self.tokenize = WordPieces(folder / "vocab.txt")
+        self.tokenize = WordPieceTokenizer(folder / "vocab.txt")
         self._words = tensors["embeddings.word_embeddings.weight"]
         self._places = (
             tensors["embeddings.position_embeddings.weight"] + tensors["embeddings.token_type_embeddings.weight"][0]
@@ -213,16 +213,16 @@ class MiniLM:
     def encode(self, texts: Sequence[str]) -> "Floats":
         """Return one row per text, in order. One call at a time, on one processor."""
         with self._turn, _limit_to_one_thread():
-            return self._encode(texts)
+            return self._encode_in_batches(texts)
 
-    def _encode(self, texts: Sequence[str]) -> "Floats":
+    def _encode_in_batches(self, texts: Sequence[str]) -> "Floats":
         import numpy as np
 
         pieces = [self.tokenize(text) for text in texts]
         rows = np.zeros((len(texts), DIMENSIONS), np.float32)
         by_length = sorted(range(len(texts)), key=lambda row: len(pieces[row]))  # similar lengths need little padding
-        for start in range(0, len(texts), _BATCH):
-            batch = by_length[start : start + _BATCH]
+        for start in range(0, len(texts), _BATCH_SIZE):
+            batch = by_length[start : start + _BATCH_SIZE]
             rows[batch] = self._encode_batch([pieces[row] for row in batch])
         return rows
 

@@ -33,8 +33,8 @@ __all__ = ["LANGUAGES", "NAME", "CannotSpeak", "speak"]
 
 NAME = "Piper en_US-libritts_r-medium"
 LANGUAGES = frozenset({"en"})
-WEIGHTS = "piper"
-PAUSE_S = 0.2
+WEIGHTS_NAME = "piper"
+SENTENCE_PAUSE_S = 0.2
 """Between sentences, in addition to the model's own pause."""
 MAX_PHONEMES = 200
 """Phonemes spoken in one go, a long sentence: this many take half a gigabyte of memory, and three times as many take
@@ -44,10 +44,10 @@ ROOM_BELOW_DB, FADE_S = 16.0, 0.06
 LENGTH_SCALE = 2.0
 """Without noise the model hurries, at 248 words a minute: with this it speaks 158, and the embedded recognition makes
 fewer mistakes."""
-_NOISE = 0.0
+_NOISE_SCALE = 0.0
 _START, _END, _BETWEEN = "^", "$", "_"
 _SENTENCE_ENDS = ".?!"
-_loading = threading.Lock()
+_load_lock = threading.Lock()
 
 
 def speak(text: str, language: str, speaker: int = 0) -> "Samples":
@@ -64,15 +64,15 @@ def speak(text: str, language: str, speaker: int = 0) -> "Samples":
     pieces = list(_split_phonemes(to_phonemes(text, "en")))
     if not pieces:
         raise CannotSpeak("the text contains nothing that can be spoken")
-    with _loading:
-        voice = _open_voice(weights.verify_folder(WEIGHTS))
-    if not 0 <= speaker < voice.speakers:
-        raise CannotSpeak(f"{NAME} has no speaker {speaker}; choose one from 0 to {voice.speakers - 1}")
-    pause = np.zeros(int(PAUSE_S * voice.rate), np.float32)
+    with _load_lock:
+        voice = _open_voice(weights.verify_folder(WEIGHTS_NAME))
+    if not 0 <= speaker < voice.speaker_count:
+        raise CannotSpeak(f"{NAME} has no speaker {speaker}; choose one from 0 to {voice.speaker_count - 1}")
+    pause = np.zeros(int(SENTENCE_PAUSE_S * voice.rate), np.float32)
     spoken: list[NDArray[np.float32]] = []
     for piece in pieces:
         spoken += [pause, voice.synthesise(piece, speaker)] if spoken else [voice.synthesise(piece, speaker)]
-        if sum(map(len, spoken)) > audio.LONGEST_S * voice.rate:
+        if sum(map(len, spoken)) > audio.MAX_PROMPT_S * voice.rate:
             raise CannotSpeak("the text is too long: its speech would exceed the limit for a prompt")
     whole = np.concatenate(spoken)
     loudest = from_float(whole * ((FULL_SCALE - 1) / max(float(np.abs(whole).max()), 1e-6)))
@@ -84,34 +84,34 @@ class _Voice:
     """The loaded model. Thread-safe."""
 
     session: Any
-    numbers: dict[str, int]
+    id_by_phoneme: dict[str, int]
     """The number of each phoneme and mark."""
     rate: int
-    speakers: int
+    speaker_count: int
 
-    def synthesise(self, piece: str, speaker: int) -> "NDArray[np.float32]":
+    def synthesise(self, phonemes: str, speaker: int) -> "NDArray[np.float32]":
         import numpy as np
 
-        between = self.numbers[_BETWEEN]
-        row = [self.numbers[_START], between]
-        for number in self._phoneme_ids(piece):
+        between = self.id_by_phoneme[_BETWEEN]
+        row = [self.id_by_phoneme[_START], between]
+        for number in self._phoneme_ids(phonemes):
             row += [number, between]
-        row.append(self.numbers[_END])
+        row.append(self.id_by_phoneme[_END])
         given = {
             "input": np.array([row], np.int64),
             "input_lengths": np.array([len(row)], np.int64),
-            "scales": np.array([_NOISE, LENGTH_SCALE, _NOISE], np.float32),
+            "scales": np.array([_NOISE_SCALE, LENGTH_SCALE, _NOISE_SCALE], np.float32),
             "sid": np.array([speaker], np.int64),
         }
         [said] = self.session.run(None, given)
         return np.asarray(said, np.float32).reshape(-1)
 
-    def _phoneme_ids(self, piece: str) -> Iterator[int]:
-        for letter in piece:
-            for each in letter if letter in self.numbers else unicodedata.normalize("NFD", letter):
-                if each not in self.numbers:
+    def _phoneme_ids(self, phonemes: str) -> Iterator[int]:
+        for letter in phonemes:
+            for each in letter if letter in self.id_by_phoneme else unicodedata.normalize("NFD", letter):
+                if each not in self.id_by_phoneme:
                     raise CannotSpeak(f"{NAME} cannot pronounce the sound {quote_text(letter)}, which the text needs")
-                yield self.numbers[each]
+                yield self.id_by_phoneme[each]
 
 
 @lru_cache(maxsize=1)

@@ -22,7 +22,7 @@ class CannotSpeak(InvalidInput, code="cannot_speak"):
 class Voice:
     """A voice of espeak-ng: the file that defines it, and the scripts it reads."""
 
-    file: str
+    espeak_file: str
     scripts: tuple[str, ...]
 
 
@@ -34,12 +34,12 @@ def find_voice(language: str) -> Voice:
     code = language.strip().lower().replace("_", "-")
     base, _, region = code.partition("-")
     is_region = len(region) in {2, 3} and region.isalnum() and region.isascii()
-    found = VOICES.get(code) or (VOICES.get(base) if is_region else None)
+    found = VOICE_BY_LANGUAGE.get(code) or (VOICE_BY_LANGUAGE.get(base) if is_region else None)
     if found:
         return found
     if base in UNSUPPORTED_LANGUAGES:
         raise CannotSpeak(f'no voice for "{base}": {UNSUPPORTED_LANGUAGES[base]}')
-    known = ", ".join(sorted({code.partition("-")[0] for code in VOICES}))
+    known = ", ".join(sorted({code.partition("-")[0] for code in VOICE_BY_LANGUAGE}))
     raise CannotSpeak(f"no voice for language {quote_text(language)}; known are {known}")
 
 
@@ -78,13 +78,15 @@ def find_script(character: str) -> str | None:
     ('Cyrillic', 'Han', None)
     """
     first = unicodedata.name(character, "UNKNOWN").partition(" ")[0].partition("-")[0]
-    if first in _COMMON or (unicodedata.category(character) == "No" and character < "\u2190"):
+    if first in _SCRIPTLESS_NAME_WORDS or (unicodedata.category(character) == "No" and character < "\u2190"):
         return None
-    return _SCRIPTS.get(first, first.capitalize())
+    return _SCRIPT_BY_NAME_WORD.get(first, first.capitalize())
 
 
-_COMMON = frozenset({"DIGIT", "COMBINING", "MODIFIER", "MICRO", "VARIATION", "VULGAR", "SUPERSCRIPT", "SUBSCRIPT"})
-_SCRIPTS = {
+_SCRIPTLESS_NAME_WORDS = frozenset(
+    {"DIGIT", "COMBINING", "MODIFIER", "MICRO", "VARIATION", "VULGAR", "SUPERSCRIPT", "SUBSCRIPT"}
+)
+_SCRIPT_BY_NAME_WORD = {
     "CJK": "Han",
     "IDEOGRAPHIC": "Han",
     "EXTENDED": "Arabic",  # the digits of Persian and Urdu
@@ -217,5 +219,7 @@ _LANGUAGES_BY_SCRIPT: dict[tuple[str, ...], dict[str, str]] = {
         "zh-tw": "sit/cmn",
     },
 }
-VOICES = {code: Voice(file, scripts) for scripts, files in _LANGUAGES_BY_SCRIPT.items() for code, file in files.items()}
+VOICE_BY_LANGUAGE = {
+    code: Voice(file, scripts) for scripts, files in _LANGUAGES_BY_SCRIPT.items() for code, file in files.items()
+}
 """By language code: Norwegian is spoken as Bokmål, Chinese as Mandarin, English and Portuguese as most speakers do."""

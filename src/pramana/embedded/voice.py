@@ -19,28 +19,28 @@ from pramana.audio import CALLER_RATE
 from pramana.audio.faults import explain_missing_library
 from pramana.embedded.scripts import CannotSpeak, Voice, find_voice, prepare_text
 from pramana.errors import EngineMissing
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
 
-__all__ = ["LEVEL_DBFS", "NAME", "CannotSpeak", "Clause", "normalise_level", "speak", "to_phonemes"]
+__all__ = ["NAME", "SPEECH_LEVEL_DBFS", "CannotSpeak", "Clause", "normalise_level", "speak", "to_phonemes"]
 
 NAME = "espeak-ng 1.52.0"
-LEVEL_DBFS = -26.0
+SPEECH_LEVEL_DBFS = -26.0
 """The level of the speech without its pauses."""
 WORDS_A_MINUTE, WORD_GAP_MS = 150, 20
 """Slower and clearer than the library's defaults, 175 and 0: the embedded recognition makes half as many mistakes."""
 _SYNCHRONOUS, _DO_NOT_EXIT, _UTF8, _IPA = 2, 0x8000, 1, 2
 _RATE, _WORD_GAP = 1, 7
 _ERROR_MESSAGES = {-1: "an internal error", 1: "its buffer is full", 2: "the voice is unknown"}
-_STOP = re.compile(r"([.,;:!?…–—])\W*\w?$")
+_CLOSING_MARK_RE = re.compile(r"([.,;:!?…–—])\W*\w?$")
 """A mark at the end of the text read, perhaps with the first letter of the next clause."""
-_NO_STOP = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St)\.\W*\w?$")
-_SAME_STOP = {"…": ".", "–": ",", "—": ","}
-_SWITCH = re.compile(r"\([a-z][a-z-]+\)")
+_ABBREVIATION_RE = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St)\.\W*\w?$")
+_EQUIVALENT_MARKS = {"…": ".", "–": ",", "—": ","}
+_LANGUAGE_SWITCH_RE = re.compile(r"\([a-z][a-z-]+\)")
 _SoundCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
-_lock = threading.Lock()
+_library_lock = threading.Lock()
 
 
 class Clause(NamedTuple):
@@ -48,7 +48,7 @@ class Clause(NamedTuple):
 
     phonemes: str
     """In the International Phonetic Alphabet."""
-    stop: str
+    closing_mark: str
     """The mark after it, one of `.,;:!?`; empty if there is none."""
 
 
@@ -58,11 +58,11 @@ def speak(text: str, language: str) -> "Samples":
         from pramana import audio
 
     plain, voice = prepare_text(text, language), find_voice(language)
-    with _lock, _load_library() as library:
-        rate = _open_voice(library, voice)
+    with _library_lock, _load_library() as library:
+        rate = _initialise_voice(library, voice)
         if "Latin" not in voice.scripts:
-            _check_letters(library, plain, language)
-        spoken = _synthesise(library, plain, int(rate * audio.LONGEST_S))
+            _refuse_unknown_letters(library, plain, language)
+        spoken = _synthesise(library, plain, int(rate * audio.MAX_PROMPT_S))
         _check_status("ending", library.espeak_Terminate())
     if not spoken:
         raise CannotSpeak("the text contains nothing that can be spoken")
@@ -72,13 +72,13 @@ def speak(text: str, language: str) -> "Samples":
 def to_phonemes(text: str, language: str) -> list[Clause]:
     """Return the pronunciation of the text, clause by clause, with numbers and signs as words."""
     plain, voice = prepare_text(text, language), find_voice(language)
-    with _lock, _load_library() as library:
-        _open_voice(library, voice)
+    with _library_lock, _load_library() as library:
+        _initialise_voice(library, voice)
         read = list(_read_clauses(library, plain))
         if "Latin" not in voice.scripts:
-            _check_letters(library, plain, language)
+            _refuse_unknown_letters(library, plain, language)
         _check_status("ending", library.espeak_Terminate())
-    return [Clause(_SWITCH.sub("", said).strip(), _closing_mark(written)) for said, written in read]
+    return [Clause(_LANGUAGE_SWITCH_RE.sub("", said).strip(), _find_closing_mark(written)) for said, written in read]
 
 
 def normalise_level(samples: "Samples") -> "Samples":
@@ -86,7 +86,7 @@ def normalise_level(samples: "Samples") -> "Samples":
     from pramana import audio
     from pramana.audio.pcm import FULL_SCALE, from_float
 
-    louder = 10 ** ((LEVEL_DBFS - audio.active_level_dbfs(samples, CALLER_RATE)) / 20)
+    louder = 10 ** ((SPEECH_LEVEL_DBFS - audio.active_level_dbfs(samples, CALLER_RATE)) / 20)
     peak = int(abs(samples.astype("int32")).max())
     return from_float(samples * min(louder, (FULL_SCALE - 1) / max(peak, 1)))
 
@@ -101,7 +101,7 @@ def _load_library() -> Iterator[Any]:
     try:
         library = ctypes.CDLL(espeakng_loader.get_library_path())
     except OSError as error:
-        raise EngineMissing(f"espeak-ng cannot be loaded ({error}): {install_command('voice')}") from error
+        raise EngineMissing(f"espeak-ng cannot be loaded ({error}): {make_install_command('voice')}") from error
     try:
         yield library
     finally:
@@ -111,7 +111,7 @@ def _load_library() -> Iterator[Any]:
             _ctypes.dlclose(library._handle)  # noqa: SLF001
 
 
-def _open_voice(library: Any, voice: Voice) -> int:
+def _initialise_voice(library: Any, voice: Voice) -> int:
     """Initialise the library for a voice, and return its sample rate."""
     import espeakng_loader
 
@@ -123,13 +123,13 @@ def _open_voice(library: Any, voice: Voice) -> int:
     rate = library.espeak_Initialize(_SYNCHRONOUS, 0, str(data).encode(), _DO_NOT_EXIT)
     if rate <= 0:
         raise EngineMissing(f"espeak-ng cannot be started with its data at {data} (it returned {rate})")
-    _check_status(f"setting voice {voice.file}", library.espeak_SetVoiceByName(voice.file.encode()))
+    _check_status(f"setting voice {voice.espeak_file}", library.espeak_SetVoiceByName(voice.espeak_file.encode()))
     for parameter, value in ((_RATE, WORDS_A_MINUTE), (_WORD_GAP, WORD_GAP_MS // 10)):
         _check_status("setting its pace", library.espeak_SetParameter(parameter, value, 0))
     return int(rate)
 
 
-def _check_letters(library: Any, text: str, language: str) -> None:
+def _refuse_unknown_letters(library: Any, text: str, language: str) -> None:
     """Refuse letters of the voice's script that it does not know and would leave to an English voice."""
     if not _switches_language(library, text):
         return
@@ -139,7 +139,7 @@ def _check_letters(library: Any, text: str, language: str) -> None:
 
 
 def _switches_language(library: Any, text: str) -> bool:
-    return any(_SWITCH.search(said) for said, _ in _read_clauses(library, text))
+    return any(_LANGUAGE_SWITCH_RE.search(said) for said, _ in _read_clauses(library, text))
 
 
 def _read_clauses(library: Any, text: str) -> Iterator[tuple[str, str]]:
@@ -156,12 +156,12 @@ def _read_clauses(library: Any, text: str) -> Iterator[tuple[str, str]]:
         yield said.decode(errors="replace"), data[before:after].decode(errors="ignore")
 
 
-def _closing_mark(written: str) -> str:
-    found = None if _NO_STOP.search(written) else _STOP.search(written)
-    return _SAME_STOP.get(found[1], found[1]) if found else ""
+def _find_closing_mark(text_read: str) -> str:
+    found = None if _ABBREVIATION_RE.search(text_read) else _CLOSING_MARK_RE.search(text_read)
+    return _EQUIVALENT_MARKS.get(found[1], found[1]) if found else ""
 
 
-def _synthesise(library: Any, text: str, longest: int) -> bytes:
+def _synthesise(library: Any, text: str, max_samples: int) -> bytes:
     pieces: list[bytes] = []
     length = 0
 
@@ -170,19 +170,19 @@ def _synthesise(library: Any, text: str, longest: int) -> bytes:
         if wave and count > 0:
             pieces.append(ctypes.string_at(wave, 2 * count))
             length += count
-        return int(length > longest)
+        return int(length > max_samples)
 
     callback = _SoundCallback(hear)
     library.espeak_SetSynthCallback(callback)
     data = text.encode() + b"\0"
     said = library.espeak_Synth(data, ctypes.c_size_t(len(data)), 0, 0, 0, _UTF8, None, None)
-    if length > longest:
+    if length > max_samples:
         raise CannotSpeak("the text is too long: its speech would exceed the limit for a prompt")
     _check_status("speaking", said)
     _check_status("waiting", library.espeak_Synchronize())
     return b"".join(pieces)
 
 
-def _check_status(what: str, code: int) -> None:
+def _check_status(action: str, code: int) -> None:
     if code:
-        raise CannotSpeak(f"espeak-ng failed in {what}: {_ERROR_MESSAGES.get(code, f'error {code:#x}')}")
+        raise CannotSpeak(f"espeak-ng failed in {action}: {_ERROR_MESSAGES.get(code, f'error {code:#x}')}")

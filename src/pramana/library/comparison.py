@@ -4,7 +4,7 @@ from pramana.analyse.numbers import pluralise
 from pramana.app.comparison_sides import ComparedSides, describe_request_differences
 from pramana.app.comparisons import FullComparisonView, comparison_view
 
-EXAMPLES = 100
+MAX_EXAMPLES = 100
 """The most cases that a comparison holds with both replies."""
 
 
@@ -17,9 +17,9 @@ class Comparison(FullComparisonView, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         differences = describe_request_differences(each.detail for each in self.asked_differently)
-        return " ".join(each for each in (self.sentence, differences, self._left_out()) if each)
+        return " ".join(each for each in (self.sentence, differences, self._describe_unpaired_cases()) if each)
 
-    def _left_out(self) -> str:
+    def _describe_unpaired_cases(self) -> str:
         sides = (("base", self.only_base), ("new", self.only_new))
         only = " and ".join(f"{pluralise(len(cases), 'case')} only in {side}" for side, cases in sides if cases)
         return f"Left out: {only}." if only else ""
@@ -35,5 +35,5 @@ class Comparison(FullComparisonView, frozen=True, kw_only=True):
 
 def make_comparison(compared: ComparedSides) -> Comparison:
     """Return a comparison for Python."""
-    view = comparison_view(compared, EXAMPLES)
+    view = comparison_view(compared, MAX_EXAMPLES)
     return Comparison(**{name: getattr(view, name) for name in view.__struct_fields__})

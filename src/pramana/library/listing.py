@@ -73,8 +73,8 @@ def list_runs(store: "Store", limit: int, model: str | None, suite: str | None, 
         if not isinstance(value, str | None) or len(value or "") > MAX_NAME_CHARS:
             expected = f"text of at most {MAX_NAME_CHARS} characters"
             raise InvalidInput(f"{argument}: expected {expected}, found {describe_value(value)}")
-    found, total = store.runs.page(limit=limit, model=model, suite=suite, name=name)
-    counts = (each.outcomes if each else {} for each in store.history.count_ended(found))
+    found, total = store.runs.read_page(limit=limit, model=model, suite=suite, name=name)
+    counts = (each.outcome_counts if each else {} for each in store.history.count_run_outcomes(found))
     records = (
         RunRecord(
             id=run.id,

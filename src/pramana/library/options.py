@@ -1,7 +1,7 @@
 """The arguments of `evaluate` and its siblings: their types, and errors in their words.
 
 Each option is a field of `RunRequest` or `Limits`, with its name there. Every function of the library raises its errors
-through `word_for_python`; the command line has its own names for the same fields. Nothing here reads an argument.
+through `reword_for_python`; the command line has its own names for the same fields. Nothing here reads an argument.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from pramana import settings
 from pramana.errors import PYTHON_HINTS, InvalidInput, NotFound, PramanaError, WeightsMissing, suggest_similar
 from pramana.model import Case, Reply
 from pramana.providers.text.function import has_user_frames
-from pramana.request import RunRequest, Selection, published_name
+from pramana.request import RunRequest, Selection, get_published_name
 from pramana.score.scorers import Scorer, ScorerFunction
 
 PathLike = str | Path
@@ -66,8 +66,8 @@ class RunOptions(ResumeOptions, total=False):
 
 # ── Unknown options ──
 
-_FILTER = 'selection=pramana.Selection({}=("…",))'
-_WRITTEN = {
+_SELECTION_EXAMPLE = 'selection=pramana.Selection({}=("…",))'
+_ARGUMENT_HINTS = {
     "repeats": "repeat",
     "paths": "the path as the first argument",
     "limits": "each limit by itself, such as max_cost_usd=2",
@@ -80,12 +80,15 @@ _WRITTEN = {
     "params": "parameters",
     "limit": "selection=pramana.Selection(limit=10)",
     "text": 'selection=pramana.Selection(text="…")',
-    **{each: _FILTER.format(each) for each in ("ids", "categories", "tags", "all_tags", "difficulties", "languages")},
-    "id": _FILTER.format("ids"),
-    "category": _FILTER.format("categories"),
-    "tag": _FILTER.format("tags"),
-    "difficulty": _FILTER.format("difficulties"),
-    "language": _FILTER.format("languages"),
+    **{
+        each: _SELECTION_EXAMPLE.format(each)
+        for each in ("ids", "categories", "tags", "all_tags", "difficulties", "languages")
+    },
+    "id": _SELECTION_EXAMPLE.format("ids"),
+    "category": _SELECTION_EXAMPLE.format("categories"),
+    "tag": _SELECTION_EXAMPLE.format("tags"),
+    "difficulty": _SELECTION_EXAMPLE.format("difficulties"),
+    "language": _SELECTION_EXAMPLE.format("languages"),
 }
 """Hints for options that have another name on the command line, or are fields of another option."""
 _NAMED_PARAMETERS = ("model", "models", "judge", "repeat", "progress")
@@ -99,17 +102,17 @@ def make_unexpected_option_error(function: str, name: str) -> TypeError:
     TypeError("evaluate() got an unexpected keyword argument 'max_cost'; write max_cost_usd")
     """
     known = [*_NAMED_PARAMETERS, *RunOptions.__annotations__]
-    hint = f"; write {_WRITTEN[name]}" if name in _WRITTEN else suggest_similar(name, known)
+    hint = f"; write {_ARGUMENT_HINTS[name]}" if name in _ARGUMENT_HINTS else suggest_similar(name, known)
     return TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
 
 
 # ── Errors ──
 
-_EXPLAINED = (InvalidInput, NotFound, WeightsMissing)
+_SELF_EXPLANATORY_ERRORS = (InvalidInput, NotFound, WeightsMissing)
 """Errors whose message says where they come from, even if a user's file raised them."""
 
 
-def word_for_python(error: PramanaError) -> PramanaError:
+def reword_for_python(error: PramanaError) -> PramanaError:
     """Return an error with hints and fields as arguments, and without our frames; `PRAMANA_DEBUG=1` keeps the frames.
 
     An error that a user's function raised keeps its frames, as they say where.
@@ -117,7 +120,7 @@ def word_for_python(error: PramanaError) -> PramanaError:
     if isinstance(error, InvalidInput):
         error = error.with_paths(_argument_name)
     error.hints = PYTHON_HINTS
-    if settings.is_debugging() or (not isinstance(error, _EXPLAINED) and has_user_frames(error)):
+    if settings.is_debugging() or (not isinstance(error, _SELF_EXPLANATORY_ERRORS) and has_user_frames(error)):
         return error
     error.__cause__ = None
     return error.with_traceback(None)
@@ -129,5 +132,5 @@ def _argument_name(field: str) -> str:
     >>> [*map(_argument_name, ("repeats", "limits.max_cost_usd", "modality", "temperature"))]
     ['repeat', 'max_cost_usd', 'modalities', 'temperature']
     """
-    published = {published_name(each): each.name for each in fields(RunRequest)} | {"repeats": "repeat"}
+    published = {get_published_name(each): each.name for each in fields(RunRequest)} | {"repeats": "repeat"}
     return published.get(field, field.removeprefix("limits."))

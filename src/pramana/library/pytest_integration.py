@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pramana import settings
 from pramana.errors import Hint, InvalidInput, NotFound, PramanaError
-from pramana.library import Report, evaluate, read_selection, request_fields
-from pramana.library.options import Cases, word_for_python
-from pramana.load import CaseSources, names_library, path_exists
-from pramana.planning import choose_stored_cases, names_store
+from pramana.library import Report, evaluate, make_case_fields, read_selection
+from pramana.library.options import Cases, reword_for_python
+from pramana.load import CaseSources, is_library_path, path_exists
+from pramana.planning import choose_stored_cases, is_store_path
 from pramana.request import Selection, check_struct_values
 from pramana.store import open_store
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-class RunCount(NamedTuple):
+class RunPassCount(NamedTuple):
     """A run of the session, and how many of its results passed."""
 
     run_id: str
@@ -39,7 +39,7 @@ def make_evaluate(
     *,
     default_model: str | None = None,
     default_judge: str | None = None,
-    runs: list[RunCount],
+    runs: list[RunPassCount],
     full_trace: bool = False,
 ) -> Callable[..., Report]:
     """Return `evaluate` for a pytest session: `models` and `judge` override those of each call.
@@ -61,16 +61,16 @@ def make_evaluate(
             options["model"] = default_model
         options["judge"] = judge or options.get("judge") or default_judge
         options.setdefault("progress", False)  # it would overwrite pytest's own
-        folder = _folder_of_frame(currentframe())
+        folder = _find_caller_folder(currentframe())
         try:
-            report = call(_find_paths(cases, folder), **options)
+            report = call(_resolve_paths(cases, folder), **options)
         except PramanaError as error:
-            _add_search_paths(error, cases, folder)
+            _add_searched_folders(error, cases, folder)
             if full_trace:
                 raise
             raise error.with_traceback(None) from None
         overall = report.summary.overall
-        runs.append(RunCount(report.run_id, overall.passed, overall.total))
+        runs.append(RunPassCount(report.run_id, overall.passed, overall.total))
         return report
 
     return pramana_evaluate
@@ -90,21 +90,21 @@ def parametrize(cases: Cases, *, selection: Selection | Mapping[str, Any] | None
     __tracebackhide__ = True
     import pytest
 
-    folder = _folder_of_frame(currentframe())
+    folder = _find_caller_folder(currentframe())
     try:
         filters = Selection() if selection is None else read_selection("selection", selection)
-        found = _read_cases(_find_paths(cases, folder), filters)
+        found = _read_cases(_resolve_paths(cases, folder), filters)
     except PramanaError as error:
-        _add_search_paths(error, cases, folder)
-        raise word_for_python(error) from None
+        _add_searched_folders(error, cases, folder)
+        raise reword_for_python(error) from None
     return pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in found])
 
 
 def _read_cases(cases: Cases, selection: Selection) -> list[Any]:
     check_struct_values(selection)
-    fields = request_fields(cases)
+    fields = make_case_fields(cases)
     if "paths" in fields:
-        found = _read_paths(fields["paths"], selection)
+        found = _read_cases_from_paths(fields["paths"], selection)
     else:
         found = list(selection.select_cases(fields.get("cases", ())))
     if not found:
@@ -114,9 +114,9 @@ def _read_cases(cases: Cases, selection: Selection) -> list[Any]:
     return found
 
 
-def _read_paths(paths: Sequence[Path], selection: Selection) -> list[Any]:
-    if not any(map(names_store, paths)):
-        return list(CaseSources.from_files(paths, selection).cases())
+def _read_cases_from_paths(paths: Sequence[Path], selection: Selection) -> list[Any]:
+    if not any(map(is_store_path, paths)):
+        return list(CaseSources.from_files(paths, selection).iterate_cases())
     with closing(open_store(settings.database_url())) as store:
         return list(choose_stored_cases(store, paths, selection))
 
@@ -124,23 +124,23 @@ def _read_paths(paths: Sequence[Path], selection: Selection) -> list[Any]:
 # ── Paths ──
 
 
-def _folder_of_frame(frame: FrameType | None) -> Path | None:
+def _find_caller_folder(frame: FrameType | None) -> Path | None:
     """Return the folder of the file that calls the function of a frame; None if there is no file."""
     file = frame.f_back.f_globals.get("__file__") if frame and frame.f_back else None
     return Path(file).parent if file else None
 
 
-def _find_paths(cases: Cases, folder: Path | None) -> Cases:
+def _resolve_paths(cases: Cases, folder: Path | None) -> Cases:
     """Prefix each path with `folder` if it exists there and not in the current folder."""
     if isinstance(cases, str | Path):
         return folder / cases if folder and not path_exists(cases) and path_exists(folder / cases) else cases
-    return [_find_paths(each, folder) for each in cases] if isinstance(cases, list | tuple) else cases
+    return [_resolve_paths(each, folder) for each in cases] if isinstance(cases, list | tuple) else cases
 
 
-def _add_search_paths(error: PramanaError, cases: Cases, folder: Path | None) -> None:
+def _add_searched_folders(error: PramanaError, cases: Cases, folder: Path | None) -> None:
     given = cases if isinstance(cases, list | tuple) else [cases]
     named = [each for each in given if isinstance(each, str | Path)]
-    paths = [Path(each) for each in named if not names_library(each) and not names_store(each)]
+    paths = [Path(each) for each in named if not is_library_path(each) and not is_store_path(each)]
     here = Path.cwd()
     if isinstance(error, NotFound) and folder not in (None, here) and not all(map(path_exists, paths)):
         error.add_note(f"looked for in {here}, then in {folder}")

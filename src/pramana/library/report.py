@@ -21,9 +21,9 @@ from pramana.errors import InvalidInput, describe_value, escape_control_characte
 from pramana.library.by_model import ByModel
 from pramana.model import Outcome, Run
 from pramana.report import figures
-from pramana.report.resuming import resume_call
+from pramana.report.resuming import format_resume_call
 from pramana.report.summary import summarise_run
-from pramana.store import absolute_url, open_store
+from pramana.store import make_url_absolute, open_store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from pramana.report.exporters import Exporter
     from pramana.store.store import Store
 
-SHOWN_FAILURES = 10
+MAX_SHOWN_FAILURES = 10
 """Results that the message of a failed assertion shows."""
-SHOWN_TEXT = 500
+MAX_SHOWN_CHARACTERS = 500
 """Characters of a prompt or a reply there."""
 
 
@@ -110,7 +110,7 @@ class Report:
     def by_model(self) -> dict[str, ModelReport]:
         """The results of each model, by its name; `report.by_model["before"]` finds `python:shop:before` too."""
         rates = self.summary.by["model"]
-        reports = {name: _model_report(name, rates.get(name, Rate())) for name in self.models}
+        reports = {name: _make_model_report(name, rates.get(name, Rate())) for name in self.models}
         return ByModel(list_model_names(self.run), reports)
 
     @property
@@ -119,12 +119,12 @@ class Report:
 
         It is None when no result has a verdict. In an `if`, use `passed` or `assert_pass_rate`, which count errors.
         """
-        return self._only_model.pass_rate
+        return self._require_single_model.pass_rate
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95 % interval of the pass rate. For several models, use `by_model`."""
-        return self._only_model.interval
+        return self._require_single_model.interval
 
     @property
     def passed(self) -> bool:
@@ -137,7 +137,7 @@ class Report:
         return self.summary.cost_usd.value
 
     @property
-    def _only_model(self) -> ModelReport:
+    def _require_single_model(self) -> ModelReport:
         by_model = self.by_model
         if len(by_model) > 1:
             raise InvalidInput(
@@ -156,7 +156,7 @@ class Report:
         from pramana.app.runs import result_detail_view
 
         with closing(open_store(self._store_url)) as store:
-            for seq, case, result in store.results.iterate_numbered_with_cases(self.run, raw=raw):
+            for seq, case, result in store.results.iterate_numbered_with_cases(self.run, with_raw=raw):
                 yield result_detail_view(seq, case, result, self.run.plan.system_prompt)
 
     @cached_property
@@ -173,7 +173,7 @@ class Report:
         """Sort results in the order of their cases; the store has them in the order in which they ended."""
         found = list(results)
         with closing(open_store(self._store_url)) as store:
-            places = store.cases.positions(self.run, {each.case_digest for each in found})
+            places = store.cases.find_positions(self.run, {each.case_digest for each in found})
         models = {name: number for number, name in enumerate(self.models)}
         return sorted(found, key=lambda each: (models[each.model], places[each.case_digest], each.variant, each.repeat))
 
@@ -236,7 +236,7 @@ class Report:
         The extension selects the format: `.html`, `.md`, `.json`, `.jsonl`, `.csv`, `.parquet`, `.xml` (JUnit), or that
         of an installed exporter; `format`, a name or an exporter, overrides it.
         """
-        from pramana.report.exporters import Exporter, exporter_for_path, find_exporter, write_file
+        from pramana.report.exporters import Exporter, find_exporter, find_exporter_for_path, write_file
 
         __tracebackhide__ = True
         given: Any = path
@@ -249,7 +249,11 @@ class Report:
             )
         path = Path(path)
         found = (
-            exporter_for_path(path) if format is None else find_exporter(format) if isinstance(format, str) else format
+            find_exporter_for_path(path)
+            if format is None
+            else find_exporter(format)
+            if isinstance(format, str)
+            else format
         )
         try:
             with closing(open_store(self._store_url)) as store:
@@ -257,7 +261,9 @@ class Report:
         except (OSError, ValueError) as error:  # a ValueError for a name that no file can have
             why = getattr(error, "strerror", None) or error
             hint = "; create its folder first" if isinstance(error, FileNotFoundError) else "; choose another path"
-            raise InvalidInput(f"{quote_text(str(path), SHOWN_TEXT)} cannot be written: {why}{hint}") from None
+            raise InvalidInput(
+                f"{quote_text(str(path), MAX_SHOWN_CHARACTERS)} cannot be written: {why}{hint}"
+            ) from None
         return path
 
     # ── Assertions ──
@@ -287,7 +293,7 @@ class Report:
         missed = [
             f"{name}: {found.sentence}" if len(self.models) > 1 else found.sentence
             for name in self.models
-            if not (found := check_pass_rate(rates.get(name, Rate()), expected, minimum, confidence)).met
+            if not (found := check_pass_rate(rates.get(name, Rate()), expected, minimum, confidence)).is_met
         ]
         if missed:
             unfinished = [] if self.finished else [self._describe_unfinished()]
@@ -295,21 +301,21 @@ class Report:
 
     def _describe_unfinished(self) -> str:
         missing = f"{self.run.expected - self.run.stored:,} of {self.run.expected:,} results are missing"
-        return f"The run ended early: {self.stop_reason}; {missing}: {resume_call(self.run)}"
+        return f"The run ended early: {self.stop_reason}; {missing}: {format_resume_call(self.run)}"
 
     def _describe_failures(self) -> Iterator[str]:
         wanted = self._sort_by_case(each for each in self.results() if each.outcome is not Outcome.PASSED)
-        for each in wanted[:SHOWN_FAILURES]:
+        for each in wanted[:MAX_SHOWN_FAILURES]:
             which = [each.model] if len(self.models) > 1 else []
             which += [f"repeat {each.repeat + 1}"] if self.run.plan.repeats > 1 else []
             suffix = f" ({', '.join(which)})" if which else ""
             yield f"\n{each.outcome.value}: {escape_control_characters(each.case_id)}{suffix}"
             yield f"  prompt: {_shorten_text(each.case.turns[-1].text)}"
             if each.reply:
-                yield f"  reply:  {_shorten_text(figures.reply_text(each.reply))}"
+                yield f"  reply:  {_shorten_text(figures.get_reply_text(each.reply))}"
             yield f"  reason: {_shorten_text(each.reason or '')}"
-        if len(wanted) > SHOWN_FAILURES:
-            yield f"\n… and {len(wanted) - SHOWN_FAILURES:,} more"
+        if len(wanted) > MAX_SHOWN_FAILURES:
+            yield f"\n… and {len(wanted) - MAX_SHOWN_FAILURES:,} more"
         yield f"\nAll of run {self.run_id}: pramana show {self.run_id}"
 
     # ── As text ──
@@ -342,7 +348,7 @@ def make_report(store: "Store", run: Run, store_url: str | None = None) -> Repor
 
 def current_store_url() -> str:
     """Return the URL of the store that the environment names now, independent of the working directory."""
-    return absolute_url(settings.database_url())
+    return make_url_absolute(settings.database_url())
 
 
 def find_store_url(source: object) -> str:
@@ -371,7 +377,7 @@ def _describe_rate(rate: Rate) -> str:
     return f"{said}; {others}" if others else said
 
 
-def _model_report(name: str, rate: Rate) -> ModelReport:
+def _make_model_report(name: str, rate: Rate) -> ModelReport:
     interval: Interval | None = rate.interval
     counts: Mapping[str, int] = {each.value: getattr(rate, each.value) for each in Outcome}
     return ModelReport(
@@ -384,4 +390,4 @@ def _model_report(name: str, rate: Rate) -> ModelReport:
 
 def _shorten_text(text: str) -> str:
     text = escape_control_characters(" ".join(text.split()))
-    return text if len(text) <= SHOWN_TEXT else f"{text[: SHOWN_TEXT - 1]}…"
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[: MAX_SHOWN_CHARACTERS - 1]}…"

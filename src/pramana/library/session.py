@@ -15,18 +15,18 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from pramana import clock, planning, settings
-from pramana.bench import STREAM_LEFT, Watch, execute, reduced_garbage_collection
+from pramana.bench import STREAM_CLOSED_REASON, WatchProgress, execute, reduced_garbage_collection
 from pramana.errors import BudgetSpent, InvalidInput, PramanaError, StoreFailed
-from pramana.library.options import word_for_python
+from pramana.library.options import reword_for_python
 from pramana.library.report import Report, current_store_url, make_report
 from pramana.model import Run
 from pramana.providers.accounts import PassedFunctions
 from pramana.report.progress import show_progress
-from pramana.report.resuming import resume_call
+from pramana.report.resuming import format_resume_call
 from pramana.request import Limits
-from pramana.run.accounts import Reach
+from pramana.run.accounts import ProviderReach
 from pramana.run.asking import ReplyCache
-from pramana.run.engine import INTERRUPTED, Stop, Window
+from pramana.run.engine import INTERRUPTED, ResultWindow, Stop
 from pramana.score.scorers import Scorer
 from pramana.store import open_store
 
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from pramana.app.views import ResultDetailView
     from pramana.store.store import Store
 
-REFRESH_S = 0.2
+REFRESH_INTERVAL_S = 0.2
 """How often the progress is redrawn in a notebook."""
 LEFT_STREAM_TIMEOUT_S = 10.0
 """How long calls under way may take to finish after a stream was left or an exception ended the run."""
 CANCEL_TIMEOUT_S = 5.0
 """How long a cancelled run may take to store its status."""
 _Made = TypeVar("_Made")
-_ending: dict[str, Future[Any]] = {}
+_ending_streams: dict[str, Future[Any]] = {}
 """Runs of streams that were left early, by id, until they have ended."""
 
 
-class Planned(NamedTuple):
+class PlannedRun(NamedTuple):
     """A run to execute, and its limits."""
 
     run: Run
@@ -57,7 +57,7 @@ class Session:
 
     def __init__(
         self,
-        find: "Callable[[Store, Reach], Planned]",
+        find: "Callable[[Store, ProviderReach], PlannedRun]",
         functions: Mapping[str, Callable[..., Any]],
         loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop,
         *,
@@ -79,15 +79,15 @@ class Session:
         self._find, self._functions = find, functions
         self._scorers = scorers or {}
         self._cache = ReplyCache(settings.data_folder().absolute() / "cache") if use_cache else None
-        self._window: Window | None = None
+        self._window: ResultWindow | None = None
         self._store: Store
         self._limits: Limits
-        self._reach: Reach
+        self._reach: ProviderReach
 
     @asynccontextmanager
     async def open_run(self) -> AsyncIterator[Run]:
         """Open the store and find the run."""
-        self._reach = Reach(functions=PassedFunctions(self._functions, self._scorers, self.loop()))
+        self._reach = ProviderReach(passed_functions=PassedFunctions(self._functions, self._scorers, self.loop()))
         self._store = store = await asyncio.to_thread(open_store, self.store_url)
         try:
             found, self._limits = await asyncio.to_thread(self._find, store, self._reach)
@@ -97,11 +97,11 @@ class Session:
         finally:
             await asyncio.to_thread(store.close)
 
-    async def run(self, progress: bool | None, refresher: "_Refresher | None" = None) -> Report:
+    async def run(self, progress: bool | None, refresher: "_ProgressRefresher | None" = None) -> Report:
         """Execute the run and return its report."""
         async with self.open_run() as found:
             counts = self._store.results.count_outcomes(found.id) if found.stored else None
-            with show_progress(found, counts, progress, beside=refresher is not None) as shown:
+            with show_progress(found, counts, progress, runs_in_other_thread=refresher is not None) as shown:
                 if refresher:
                     refresher.refresh = shown.refresh
                 return await self._execute(found, shown)
@@ -109,16 +109,16 @@ class Session:
     async def run_watched(self, notify: Callable[[], None]) -> Report:
         """Execute the run; `notify` is called once the run exists, and whenever results have been stored."""
         async with self.open_run() as found:
-            self._window = Window(_window_size(self._limits.concurrency))
+            self._window = ResultWindow(_max_requests_ahead(self._limits.concurrency))
             notify()
             return await self._execute(found, lambda _: notify())
 
-    def take(self) -> None:
+    def count_consumed(self) -> None:
         """Count a consumed result, so that another request may start."""
         if self._window:
-            self._window.take()
+            self._window.count_taken()
 
-    async def _execute(self, run_record: Run, watch: Watch) -> Report:
+    async def _execute(self, run_record: Run, watch: WatchProgress) -> Report:
         with reduced_garbage_collection():
             try:
                 run = await execute(
@@ -145,7 +145,7 @@ class Session:
         return await asyncio.to_thread(make_report, self._store, run, self.store_url)
 
 
-def _window_size(concurrency: int) -> int:
+def _max_requests_ahead(concurrency: int) -> int:
     """Return how many requests a stream may be ahead of its consumer: slightly more than can be under way.
 
     A result is consumed a moment after its request ends, since it is stored first; without the extra ones, the next
@@ -156,12 +156,12 @@ def _window_size(concurrency: int) -> int:
 
 def _resume_hint(run: Run) -> str:
     kept = f"{run.stored:,} of {run.expected:,} results are stored"
-    return f"{kept}; resume with {resume_call(run)}"
+    return f"{kept}; resume with {format_resume_call(run)}"
 
 
 def find_run(store: "Store", run_id: str) -> Run:
     """Return a run to resume; if a stream of it was left and is still ending, wait for its end."""
-    if ending := _ending.get(store.runs.find(run_id).id):
+    if ending := _ending_streams.get(store.runs.find(run_id).id):
         wait((ending,), LEFT_STREAM_TIMEOUT_S)
     return store.runs.find(run_id)
 
@@ -169,7 +169,7 @@ def find_run(store: "Store", run_id: str) -> Run:
 # ── Blocking ──
 
 
-class _Refresher:
+class _ProgressRefresher:
     """Redraws the progress in the thread that waits: a notebook shows only what its main thread displays."""
 
     def __init__(self) -> None:
@@ -187,13 +187,13 @@ def run_blocking(session: Session, progress: bool | None) -> Report:
             "a coroutine function cannot call pramana.evaluate or pramana.resume: it would block the event loop that "
             "all coroutine functions share; await pramana.evaluate_async(...) or pramana.resume_async(...) instead"
         )
-    refresher, running = _Refresher(), _CancellableTask()
+    refresher, running = _ProgressRefresher(), _CancellableTask()
     done: Future[Report] = Future()
     try:
-        _start(done, lambda: running.run(session.run(progress, refresher)))
-        return _wait(done, refresher)
+        _run_in_thread(done, lambda: running.run(session.run(progress, refresher)))
+        return _wait_for_report(done, refresher)
     except BaseException as error:
-        if _raised_by(done, error):
+        if _was_raised_by_run(done, error):
             raise
         session.stop(INTERRUPTED)
         if done.cancel():  # it has not started, and now never will
@@ -206,7 +206,7 @@ def run_blocking(session: Session, progress: bool | None) -> Report:
                 wait((done,), CANCEL_TIMEOUT_S)
         if not isinstance(error, KeyboardInterrupt):
             if session.run_record and not _has_finished(done):
-                error.add_note(f"the run was stopped; resume with {resume_call(session.run_record)}")
+                error.add_note(f"the run was stopped; resume with {format_resume_call(session.run_record)}")
             raise
         report = done.result()
         if report.finished:  # the last result came before the interrupt
@@ -214,7 +214,7 @@ def run_blocking(session: Session, progress: bool | None) -> Report:
         raise KeyboardInterrupt(f"interrupted; {_resume_hint(report.run)}") from None
 
 
-def _raised_by(done: Future[Any], error: BaseException) -> bool:
+def _was_raised_by_run(done: Future[Any], error: BaseException) -> bool:
     """Return whether the run itself raised the exception."""
     return done.done() and not done.cancelled() and done.exception() is error
 
@@ -223,13 +223,13 @@ def _has_finished(done: "Future[Report]") -> bool:
     return done.done() and done.exception() is None and done.result().finished
 
 
-def _start(
-    done: Future[_Made], work: Callable[[], Coroutine[Any, Any, _Made]], then: Callable[[], None] = lambda: None
+def _run_in_thread(
+    done: Future[_Made], work: Callable[[], Coroutine[Any, Any, _Made]], on_end: Callable[[], None] = lambda: None
 ) -> None:
     """Run a coroutine in a new thread and event loop, with the caller's context variables.
 
     `done` receives the result or the exception; if it is cancelled before the thread starts, the coroutine never runs.
-    `then` is called in that thread at the end.
+    `on_end` is called in that thread at the end.
     """
 
     def run() -> None:
@@ -238,18 +238,18 @@ def _start(
                 done.set_result(asyncio.run(work()))
             except BaseException as error:  # noqa: BLE001 - passed on to the waiting thread
                 done.set_exception(error)
-        then()
+        on_end()
 
     threading.Thread(target=copy_context().run, args=(run,), name="pramana-evaluate", daemon=True).start()
 
 
-def _wait_for_end(done: Future[Any], refresher: _Refresher, patience_s: float = math.inf) -> None:
-    until = clock.monotonic() + patience_s
-    while not wait((done,), min(REFRESH_S, patience_s)).done and clock.monotonic() < until:
+def _wait_for_end(done: Future[Any], refresher: _ProgressRefresher, timeout_s: float = math.inf) -> None:
+    until = clock.monotonic() + timeout_s
+    while not wait((done,), min(REFRESH_INTERVAL_S, timeout_s)).done and clock.monotonic() < until:
         refresher.refresh()
 
 
-def _wait(done: "Future[Report]", refresher: _Refresher) -> Report:
+def _wait_for_report(done: "Future[Report]", refresher: _ProgressRefresher) -> Report:
     _wait_for_end(done, refresher)
     report = done.result()
     refresher.refresh(at_once=True)
@@ -274,25 +274,25 @@ class _CancellableTask:
 
 
 _functions_loop: tuple[int, asyncio.AbstractEventLoop] | None = None
-_starting = threading.Lock()
+_loop_lock = threading.Lock()
 
 
-def functions_loop() -> asyncio.AbstractEventLoop:
+def get_functions_loop() -> asyncio.AbstractEventLoop:
     """Return the event loop for coroutine functions passed to `evaluate`.
 
     There is one per process, because clients keep connections that belong to the loop in which they were opened: with a
     new loop per run, a client used in two runs would fail in the second. After a fork, a new one is created.
     """
     global _functions_loop  # noqa: PLW0603
-    with _starting:
+    with _loop_lock:
         if _functions_loop is None or _functions_loop[0] != os.getpid() or _functions_loop[1].is_closed():
             loop = asyncio.new_event_loop()
-            threading.Thread(target=_run_functions, args=(loop,), name="pramana-functions", daemon=True).start()
+            threading.Thread(target=_keep_loop_running, args=(loop,), name="pramana-functions", daemon=True).start()
             _functions_loop = os.getpid(), loop
         return _functions_loop[1]
 
 
-def _run_functions(loop: asyncio.AbstractEventLoop) -> None:
+def _keep_loop_running(loop: asyncio.AbstractEventLoop) -> None:
     """Run the loop of coroutine functions, and go on if one of them stops it: others wait for it."""
     asyncio.set_event_loop(loop)
     while not loop.is_closed():
@@ -348,7 +348,7 @@ class Stream:
         elif self._loop is not asyncio.get_running_loop():
             raise InvalidInput(
                 "the stream was started in another event loop; take all of its results in that one, or resume its run "
-                f"with {resume_call(self._session.run_record) if self._session.run_record else 'pramana.resume'}"
+                f"with {format_resume_call(self._session.run_record) if self._session.run_record else 'pramana.resume'}"
             )
         while not self._ready:
             reading = await self._fetch()
@@ -367,7 +367,7 @@ class Stream:
                 self._reader.close()
                 self._raise_error()
                 raise StopAsyncIteration
-        self._session.take()
+        self._session.count_consumed()
         return self._ready.pop()
 
     def _raise_error(self) -> None:
@@ -376,7 +376,7 @@ class Stream:
         try:
             self._done.result()
         except PramanaError as error:
-            raise (worded := word_for_python(error)) from worded.__cause__
+            raise (worded := reword_for_python(error)) from worded.__cause__
 
     async def _fetch(self) -> "asyncio.Task[_FetchedResults]":
         """Return the task that reads new results, once there are some; it keeps no reference to the stream."""
@@ -423,16 +423,16 @@ class Stream:
 
         session.loop = lambda: loop
         self._done = Future()
-        _start(self._done, lambda: session.run_watched(notify), notify)
+        _run_in_thread(self._done, lambda: session.run_watched(notify), notify)
 
     def _leave_early(self) -> None:
         done, run_id = self._done, self.run_id
         if done is None or done.done():
             return
-        self._session.stop(STREAM_LEFT)
+        self._session.stop(STREAM_CLOSED_REASON)
         if run_id is not None:
-            _ending[run_id] = done
-            done.add_done_callback(lambda _: _ending.pop(run_id, None))
+            _ending_streams[run_id] = done
+            done.add_done_callback(lambda _: _ending_streams.pop(run_id, None))
 
 
 class _FetchedResults(NamedTuple):
@@ -440,7 +440,7 @@ class _FetchedResults(NamedTuple):
 
     results: "list[ResultDetailView]"
     """Newest first."""
-    ended: bool
+    has_ended: bool
     """Whether the run had ended before the read, so that these are the last."""
 
 

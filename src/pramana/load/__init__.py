@@ -38,10 +38,10 @@ from pramana.request import Selection
 if TYPE_CHECKING:
     from pramana.model import PublicCase
 
-ENDINGS = (".jsonl", ".yaml", ".yml")
-LIBRARY = Path(__file__).parent.parent / "scenarios"
-MAX_SHOWN_PATH = 1_000
-LIBRARY_NAME = "library:"
+CASE_FILE_EXTENSIONS = (".jsonl", ".yaml", ".yml")
+LIBRARY_FOLDER = Path(__file__).parent.parent / "scenarios"
+MAX_SHOWN_PATH_LENGTH = 1_000
+LIBRARY_PREFIX = "library:"
 """The name of the built-in scenarios in a request; `library:multilingual` for one folder of them."""
 
 
@@ -73,15 +73,15 @@ def validate(
     paths = [paths] if isinstance(paths, str | Path) or not isinstance(paths, Iterable) else list(paths)
     report = ValidationReport(Problems(max_errors))
     first_seen: dict[str, str] = {}
-    for path in find_files(paths):
+    for path in find_case_files(paths):
         report.files += 1
         already = len(report.problems.kept)
         try:
             if is_suite_path(path):
                 suite = check_suite(path, report.problems)
-                report.test_cases += suite.valid
-                if suite.hash:
-                    report.hashes[str(path)] = suite.hash
+                report.test_cases += suite.valid_count
+                if suite.suite_hash:
+                    report.hashes[str(path)] = suite.suite_hash
             else:
                 data = read_bounded_file(path)
                 if is_agent_description(data):
@@ -108,18 +108,23 @@ def path_exists(path: str | Path) -> bool:
         return False
 
 
-def read_path(given: str | Path) -> Path:
+def parse_path(typed_path: str | Path) -> Path:
     """Return a path of cases; refuse a prompt that was given in its place."""
-    looks_like_prompt = isinstance(given, str) and (" " in given.strip() or "\n" in given)
-    if looks_like_prompt and Path(given).suffix.lower() not in ENDINGS and not path_exists(given):
+    looks_like_prompt = isinstance(typed_path, str) and (" " in typed_path.strip() or "\n" in typed_path)
+    if (
+        looks_like_prompt
+        and Path(typed_path).suffix.lower() not in CASE_FILE_EXTENSIONS
+        and not path_exists(typed_path)
+    ):
         raise InvalidInput(
-            f"cases: there is no file {quote_text(str(given))}; a text is the path of a file or folder, and a case "
+            f"cases: there is no file {quote_text(str(typed_path))}; a text is the path of a file or folder, and a "
+            "case "
             'with this prompt is {"input": "…", "ideal": "…"}'
         )
-    return Path(given)
+    return Path(typed_path)
 
 
-def find_files(paths: Sequence[str | Path]) -> Iterator[Path]:
+def find_case_files(paths: Sequence[str | Path]) -> Iterator[Path]:
     """Yield each file once, in order; a missing path raises before anything is read."""
     for stated in paths:
         if not isinstance(stated, str | PathLike):
@@ -127,9 +132,9 @@ def find_files(paths: Sequence[str | Path]) -> Iterator[Path]:
     given = [_expand_library_path(Path(path)) for path in paths]
     for path in given:
         if not path_exists(path):
-            name = str(path) if len(str(path)) < MAX_SHOWN_PATH else quote_text(str(path))
+            name = str(path) if len(str(path)) < MAX_SHOWN_PATH_LENGTH else quote_text(str(path))
             raise NotFound(f"{name} does not exist{_suggest_library_path(path)}")
-        if path.is_file() and path.suffix.lower() not in ENDINGS:
+        if path.is_file() and path.suffix.lower() not in CASE_FILE_EXTENSIONS:
             raise InvalidInput(f"{path} is neither a suite (.jsonl) nor a scenario file (.yaml, .yml)")
         if not path.is_file() and not path.is_dir():
             raise InvalidInput(f"{path} is neither a file nor a folder")
@@ -154,11 +159,14 @@ def _expand_library_path(path: Path) -> Path:
     'booking.yaml'
     """
     begins, colon, part = path.as_posix().partition(":")
-    if f"{begins}{colon}" != LIBRARY_NAME:
+    if f"{begins}{colon}" != LIBRARY_PREFIX:
         return path
-    known = {each.relative_to(LIBRARY).with_suffix("").as_posix(): each for each in sorted(LIBRARY.rglob("*.yaml"))}
-    known |= {each.name: each for each in LIBRARY.iterdir() if each.is_dir() and not each.name.startswith("_")}
-    found = known.get(part.removesuffix(".yaml").strip("/")) if part else LIBRARY
+    known = {
+        each.relative_to(LIBRARY_FOLDER).with_suffix("").as_posix(): each
+        for each in sorted(LIBRARY_FOLDER.rglob("*.yaml"))
+    }
+    known |= {each.name: each for each in LIBRARY_FOLDER.iterdir() if each.is_dir() and not each.name.startswith("_")}
+    found = known.get(part.removesuffix(".yaml").strip("/")) if part else LIBRARY_FOLDER
     if found is None:
         names = ", ".join(name for name in known if "/" not in name)
         raise NotFound(
@@ -167,9 +175,9 @@ def _expand_library_path(path: Path) -> Path:
     return found
 
 
-def names_library(path: str | Path) -> bool:
+def is_library_path(path: str | Path) -> bool:
     """Return whether a path names built-in scenarios: `library:` or `library:multilingual`."""
-    return str(path).startswith(LIBRARY_NAME)
+    return str(path).startswith(LIBRARY_PREFIX)
 
 
 def _suggest_library_path(path: Path) -> str:
@@ -181,7 +189,7 @@ def _suggest_library_path(path: Path) -> str:
     if str(path).startswith("store:"):
         return "; only pramana run accepts store: names; to get a file, run: pramana scenarios export"
     bare = path.parent == Path() and not path.suffix
-    return f"; check the path{f'; for the built-in scenarios, write {LIBRARY_NAME}' if bare else ''}"
+    return f"; check the path{f'; for the built-in scenarios, write {LIBRARY_PREFIX}' if bare else ''}"
 
 
 def _list_files_below(folder: Path) -> Iterator[Path]:
@@ -189,7 +197,7 @@ def _list_files_below(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = Path(parent, name)
-            if path.suffix.lower() in ENDINGS and not name.startswith(".") and path.is_file():
+            if path.suffix.lower() in CASE_FILE_EXTENSIONS and not name.startswith(".") and path.is_file():
                 yield path
 
 
@@ -199,7 +207,7 @@ def _raise_unreadable(error: OSError) -> None:
 
 def cases_of(path: str | Path) -> "Iterator[PublicCase]":
     """Yield the cases of one suite or scenario file; raise `InvalidInput` with every problem."""
-    (file,) = find_files([path])
+    (file,) = find_case_files([path])
     problems = Problems()
     if is_suite_path(file):
         check_suite(file, problems)
@@ -227,11 +235,11 @@ def is_suite_path(path: Path) -> bool:
 class UploadedSuites(Protocol):
     """Suites that are stored elsewhere than in files: in a database."""
 
-    def hashes(self, version: str) -> Mapping[str, str]:
+    def read_tier_hashes(self, version: str) -> Mapping[str, str]:
         """Return the hashes of a version's tiers by name; empty if there is no such version."""
         ...
 
-    def content(self, version: str, tier: str) -> bytes:
+    def read_tier(self, version: str, tier: str) -> bytes:
         """Return the JSONL of a tier."""
         ...
 
@@ -242,9 +250,9 @@ class CaseSources:
 
     paths: tuple[Path, ...]
     name: str
-    hash: str | None
+    suite_hash: str | None
     selection: Selection = field(default_factory=Selection)
-    content: bytes | None = field(default=None, repr=False)
+    tier_content: bytes | None = field(default=None, repr=False)
     """The content of a tier that is not a file."""
     warnings: tuple[Problem, ...] = field(default=(), repr=False)
     """The warnings about the files."""
@@ -257,17 +265,17 @@ class CaseSources:
         if uploads and not find_version_folder(suite):
             return cls._from_uploaded(suite, tier, selection, uploads)
         found = find_version(suite)
-        path = found.path(tier)
+        path = found.verified_tier_path(tier)
         return cls((path,), f"{suite}-{tier}", found.manifest.tiers[tier].hash, selection)
 
     @classmethod
     def _from_uploaded(cls, suite: str, tier: str, selection: Selection, uploads: UploadedSuites) -> "CaseSources":
-        hashes = uploads.hashes(suite)
+        hashes = uploads.read_tier_hashes(suite)
         if not hashes:
             raise make_no_version_error(suite)
         if tier not in hashes:
             raise make_no_tier_error(suite, tier, hashes)
-        content = uploads.content(suite, tier)
+        content = uploads.read_tier(suite, tier)
         path = Path(suite, f"{tier}.jsonl")
         if (actual := hash_suite(path, content)) != hashes[tier]:
             raise HashMismatch(f"{suite} {tier} (uploaded)", pinned=hashes[tier], actual=actual)
@@ -276,7 +284,7 @@ class CaseSources:
     @classmethod
     def from_files(cls, paths: Sequence[Path], selection: Selection) -> "CaseSources":
         """Take files and folders; any problem in them is refused before a request is sent."""
-        found = tuple(find_files(paths))
+        found = tuple(find_case_files(paths))
         report = validate(found)
         report.problems.raise_errors()
         hashes = [*report.hashes.values()]
@@ -284,13 +292,21 @@ class CaseSources:
         pinned = hashes[0] if len(found) == 1 and hashes else None
         return cls(found, name, pinned, selection, warnings=tuple(report.problems))
 
-    def cases(self) -> Iterator[Case]:
+    def iterate_cases(self) -> Iterator[Case]:
         """Yield the cases that pass the filters, as a stream."""
-        if self.content is not None:
-            return self.selection.select_cases(read_cases(self.paths[0], self.content))
+        if self.tier_content is not None:
+            return self.selection.select_cases(read_cases(self.paths[0], self.tier_content))
         # Suites were validated on construction; validating again would read each file once more.
         readers = (read_cases(path) if is_suite_path(path) else cases_of(path) for path in self.paths)
         return self.selection.select_cases(chain.from_iterable(readers))
 
 
-__all__ = ["LIBRARY", "CaseSources", "ValidationReport", "cases_of", "find_files", "is_suite_path", "validate"]
+__all__ = [
+    "LIBRARY_FOLDER",
+    "CaseSources",
+    "ValidationReport",
+    "cases_of",
+    "find_case_files",
+    "is_suite_path",
+    "validate",
+]

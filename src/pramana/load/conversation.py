@@ -15,15 +15,15 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from pramana.errors import PramanaError, suggest_similar
-from pramana.jsonl import MAX_DEPTH, Path, is_nested_deeper
+from pramana.jsonl import MAX_JSON_DEPTH, JsonPath, is_nested_deeper
 from pramana.load.problems import describe_value
-from pramana.load.suite import Finding, StatedAssertion, TestCase, _check_across_fields, _message
+from pramana.load.suite import Finding, StatedAssertion, TestCase, _check_across_fields, _describe_error
 from pramana.model import Expected, Line
 
 MAX_TURNS = 100
 MAX_ASSERTIONS = 100
 """Per turn."""
-LATEST_BARGE_IN_S = 60
+MAX_BARGE_IN_S = 60
 
 
 # ── Text: accepted, or refused with the published messages, which programs compare ──
@@ -89,10 +89,10 @@ else:
     Ideal = TestCase.__annotations__["ideal"]
 
 
-def _check_json(value: Any) -> Any:
+def _check_json_value(value: Any) -> Any:
     """Accept what JSON can represent; files and requests contain nothing else, but Python callers may pass anything."""
-    if is_nested_deeper(value, MAX_DEPTH):
-        raise make_error(f"schema must be nested at most {MAX_DEPTH} levels deep")
+    if is_nested_deeper(value, MAX_JSON_DEPTH):
+        raise make_error(f"schema must be nested at most {MAX_JSON_DEPTH} levels deep")
     try:
         sound = is_encodable(json.dumps(value, ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
@@ -108,14 +108,16 @@ class Asserted(StatedAssertion):
     model_config = ConfigDict(title="Assertion of a scenario")
 
     ideal: Ideal = Field(default=None, description="Text to look for, or several texts")
-    schema_: Annotated[Any, AfterValidator(_check_json)] = Field(
+    schema_: Annotated[Any, AfterValidator(_check_json_value)] = Field(
         default=None, alias="schema", description="For json_schema: a JSON Schema (2020-12)"
     )
 
     @model_serializer
     def stated_fields(self) -> dict[str, Any]:
         """Return the fields that were set, without defaults."""
-        fields = {field.alias or name: (getattr(self, name), field.default) for name, field in _CHECK_FIELDS.items()}
+        fields = {
+            field.alias or name: (getattr(self, name), field.default) for name, field in _ASSERTION_MODEL_FIELDS.items()
+        }
         plain = {name: list(value) if isinstance(value, tuple) else value for name, (value, _) in fields.items()}
         return {name: value for name, value in plain.items() if value != fields[name][1]}
 
@@ -124,10 +126,10 @@ class Asserted(StatedAssertion):
         return Expected(self.to_assertion(), (self.ideal,) if isinstance(self.ideal, str) else self.ideal or ())
 
 
-_CHECK_FIELDS = Asserted.model_fields
+_ASSERTION_MODEL_FIELDS = Asserted.model_fields
 
 
-def _list_validator(name: str, item: str, max_items: int) -> BeforeValidator:
+def _make_list_validator(name: str, item: str, max_items: int) -> BeforeValidator:
     """Accept a list that is neither empty nor too long; a single assertion is a list of one."""
 
     def check(value: Any) -> Any:
@@ -152,9 +154,9 @@ def _check_reference(value: str) -> str:
 
 
 def _check_barge_in(value: Any) -> float:
-    if type(value) not in (int, float) or not 0 <= value <= LATEST_BARGE_IN_S:
+    if type(value) not in (int, float) or not 0 <= value <= MAX_BARGE_IN_S:
         raise make_error(
-            f"barge_in must be a number of seconds from 0 to {LATEST_BARGE_IN_S}, found {describe_value(value)}"
+            f"barge_in must be a number of seconds from 0 to {MAX_BARGE_IN_S}, found {describe_value(value)}"
         )
     return float(value)
 
@@ -168,10 +170,10 @@ def _check_conditions(value: str) -> str:
         raise make_error(str(error)) from None
 
 
-Assertions = Annotated[tuple[Asserted, ...], _list_validator("assert", "assertion", MAX_ASSERTIONS)] | None
-Reference = Annotated[str, AfterValidator(_check_reference), BeforeValidator(check_text)] | None
-Recording = Annotated[str, AfterValidator(check_audio_url), BeforeValidator(check_text)] | None
-Spelled = Annotated[str, AfterValidator(_check_conditions), BeforeValidator(check_text)] | None
+Assertions = Annotated[tuple[Asserted, ...], _make_list_validator("assert", "assertion", MAX_ASSERTIONS)] | None
+ReferenceText = Annotated[str, AfterValidator(_check_reference), BeforeValidator(check_text)] | None
+RecordingAddress = Annotated[str, AfterValidator(check_audio_url), BeforeValidator(check_text)] | None
+ConditionsText = Annotated[str, AfterValidator(_check_conditions), BeforeValidator(check_text)] | None
 
 
 class ScriptedTurn(BaseModel):
@@ -184,12 +186,12 @@ class ScriptedTurn(BaseModel):
         BeforeValidator(check_not_blank),
         Field(description="Words that the caller says in this turn", json_schema_extra={"minLength": 1}),
     ]
-    audio_url: Annotated[Recording, Field(description="Recording of the words: an http(s) URL or a path")] = None
+    audio_url: Annotated[RecordingAddress, Field(description="Recording of the words: an http(s) URL or a path")] = None
     barge_in: Annotated[
         Annotated[
             float,
             BeforeValidator(_check_barge_in),
-            Field(json_schema_extra={"minimum": 0, "maximum": LATEST_BARGE_IN_S}),
+            Field(json_schema_extra={"minimum": 0, "maximum": MAX_BARGE_IN_S}),
         ]
         | None,
         Field(
@@ -198,14 +200,14 @@ class ScriptedTurn(BaseModel):
         ),
     ] = None
     assert_: Assertions = Field(default=None, alias="assert", description="Checks on the answer")
-    reference: Annotated[Reference, Field(description="Words that the agent must say")] = None
+    reference: Annotated[ReferenceText, Field(description="Words that the agent must say")] = None
 
     def to_line(self) -> Line:
         """Return the turn in the type of the other stages."""
         return Line(self.say, self.audio_url, self.barge_in, to_expected(self.assert_), self.reference)
 
 
-Turns = Annotated[tuple[ScriptedTurn, ...], _list_validator("turns", "turn", MAX_TURNS)] | None
+Turns = Annotated[tuple[ScriptedTurn, ...], _make_list_validator("turns", "turn", MAX_TURNS)] | None
 
 
 def to_expected(checks: tuple[Asserted, ...] | None) -> tuple[Expected, ...]:
@@ -215,7 +217,7 @@ def to_expected(checks: tuple[Asserted, ...] | None) -> tuple[Expected, ...]:
 
 # ── Keys: known names and their alternative spellings ──
 
-CAMEL_CASE = {
+FIELD_BY_CAMEL_CASE_KEY = {
     "audioUrl": "audio_url",
     "bargeIn": "barge_in",
     "caseSensitive": "case_sensitive",
@@ -225,51 +227,51 @@ NON_TEXT_FIELDS = frozenset(("barge_in", "case_sensitive", "threshold"))
 """Fields whose values are not text."""
 
 
-def _field_keys(model: type[BaseModel]) -> dict[str, str]:
-    fields = {name: name for name in file_names_of(model)}
-    return {**fields, **{spelling: name for spelling, name in CAMEL_CASE.items() if name in fields}}
+def _map_keys_to_fields(model: type[BaseModel]) -> dict[str, str]:
+    fields = {name: name for name in list_file_keys(model)}
+    return {**fields, **{spelling: name for spelling, name in FIELD_BY_CAMEL_CASE_KEY.items() if name in fields}}
 
 
-def file_names_of(model: type[BaseModel]) -> tuple[str, ...]:
+def list_file_keys(model: type[BaseModel]) -> tuple[str, ...]:
     """Return the names of a model's fields in files."""
     return tuple(field.alias or name for name, field in model.model_fields.items())
 
 
-TURN_KEYS = _field_keys(ScriptedTurn)
-ASSERTION_KEYS = _field_keys(Asserted)
-NESTED = {"turns": TURN_KEYS, "assert": ASSERTION_KEYS}
+TURN_KEYS = _map_keys_to_fields(ScriptedTurn)
+ASSERTION_KEYS = _map_keys_to_fields(Asserted)
+KEYS_BY_NESTED_FIELD = {"turns": TURN_KEYS, "assert": ASSERTION_KEYS}
 """Fields that hold mappings, and their keys."""
-LIMITS = {"turns": MAX_TURNS, "assert": MAX_ASSERTIONS}
+MAX_ITEMS_BY_FIELD = {"turns": MAX_TURNS, "assert": MAX_ASSERTIONS}
 _MISPLACED_KEY_HINTS = {
     **{name: "assert" for name, field in ASSERTION_KEYS.items() if field != "type"},
-    **{name: "turns" for name, field in TURN_KEYS.items() if field not in NESTED},
+    **{name: "turns" for name, field in TURN_KEYS.items() if field not in KEYS_BY_NESTED_FIELD},
 }
 
 
-class ScenarioReading:
+class ScenarioFieldsReader:
     """Reads one scenario's values for the model: normalises keys, rejects unknown ones, and collects what is wrong."""
 
     def __init__(self, keys: Mapping[str, str]) -> None:
         self.keys = keys
         self.findings: list[Finding] = []
-        self._assertions: list[tuple[dict[str, Any], dict[str, Path]]] = []
+        self._assertions: list[tuple[dict[str, Any], dict[str, JsonPath]]] = []
         """Each with the path of each of its fields."""
 
     def read_fields(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values by field name."""
         return self._read_fields(values, self.keys, ())
 
-    def _read_fields(self, values: Mapping[str, Any], keys: Mapping[str, str], path: Path) -> dict[str, Any]:
+    def _read_fields(self, values: Mapping[str, Any], keys: Mapping[str, str], path: JsonPath) -> dict[str, Any]:
         known: dict[str, Any] = {}
-        places: dict[str, Path] = {}
+        places: dict[str, JsonPath] = {}
         for name, value in values.items():
             field, here = keys.get(name), (*path, name)
             if field is None:
-                self._add_finding(here, describe_unknown_key(name, keys, _misplaced_key_hint(name, keys)))
+                self._add_finding(here, describe_unknown_key(name, keys, _make_misplaced_key_hint(name, keys)))
             elif field in known:
                 other = next(spelling for spelling in values if keys.get(spelling) == field)
                 self._add_finding(here, f"{other} and {name} are two spellings of the same key; keep one")
-            elif field in NESTED:
+            elif field in KEYS_BY_NESTED_FIELD:
                 known[field] = self._read_nested(value, field, here)
             elif value is not None or not path:  # null counts as missing
                 known[field] = list(value) if isinstance(value, tuple) else value
@@ -278,13 +280,13 @@ class ScenarioReading:
             self._assertions.append((known, {"": path, **places}))
         return known
 
-    def _read_nested(self, value: Any, field: str, path: Path) -> Any:
+    def _read_nested(self, value: Any, field: str, path: JsonPath) -> Any:
         if isinstance(value, Mapping) and field == "assert":
-            return self._read_fields(value, NESTED[field], path)
-        if not isinstance(value, list | tuple) or len(value) > LIMITS[field]:
+            return self._read_fields(value, KEYS_BY_NESTED_FIELD[field], path)
+        if not isinstance(value, list | tuple) or len(value) > MAX_ITEMS_BY_FIELD[field]:
             return value
         return [
-            self._read_fields(each, NESTED[field], (*path, index)) if isinstance(each, Mapping) else each
+            self._read_fields(each, KEYS_BY_NESTED_FIELD[field], (*path, index)) if isinstance(each, Mapping) else each
             for index, each in enumerate(value)
         ]
 
@@ -297,11 +299,11 @@ class ScenarioReading:
         elif kind == "missing":
             message = f"{error['loc'][-1]} is required"
         elif kind in ("model_type", "model_attributes_type"):
-            within_turns = next(part for part in reversed(path) if part in NESTED) == "turns"
+            within_turns = next(part for part in reversed(path) if part in KEYS_BY_NESTED_FIELD) == "turns"
             what = "a turn must be a mapping with say" if within_turns else "an assertion must be a mapping with a type"
             message = f"{what}, found {describe_value(error['input'])}"
         else:
-            message = _message(("assertion", *within), error)
+            message = _describe_error(("assertion", *within), error)
         self._add_finding(path, message)
 
     def check_across_fields(self) -> None:
@@ -315,7 +317,7 @@ class ScenarioReading:
                 field = str(each.path[-1])
                 self.findings.append(Finding(each.severity, places.get(field, (*places[""], field)), each.message))
 
-    def _locate_error(self, values: Any, loc: Path) -> tuple[Path, Path]:
+    def _locate_error(self, values: Any, loc: JsonPath) -> tuple[JsonPath, JsonPath]:
         """Return the path of an error as written, and the part of it within an assertion.
 
         Pydantic uses field names, counts a single mapping as the first item of a list, and names the side of a union it
@@ -326,7 +328,7 @@ class ScenarioReading:
         for part in loc:
             if isinstance(values, Mapping) and isinstance(part, str):
                 name = next((each for each in values if keys.get(each) == part), part)
-                values, keys = values.get(name), NESTED.get(part, keys)
+                values, keys = values.get(name), KEYS_BY_NESTED_FIELD.get(part, keys)
                 path.append(name)
                 inside = len(path) if part == "assert" else inside
             elif isinstance(values, list | tuple) and isinstance(part, int):
@@ -335,21 +337,21 @@ class ScenarioReading:
         within = path[inside:]
         return tuple(path), tuple(within[1:] if within and isinstance(within[0], int) else within)
 
-    def _add_finding(self, path: Path, message: str) -> None:
+    def _add_finding(self, path: JsonPath, message: str) -> None:
         self.findings.append(Finding("error", path, message))
 
 
-def _misplaced_key_hint(name: str, keys: Mapping[str, str]) -> str:
+def _make_misplaced_key_hint(name: str, keys: Mapping[str, str]) -> str:
     place = _MISPLACED_KEY_HINTS.get(name)
-    return f"; {name} belongs in {place}" if place and keys is not NESTED[place] else ""
+    return f"; {name} belongs in {place}" if place and keys is not KEYS_BY_NESTED_FIELD[place] else ""
 
 
 # ── YAML: plain values where text is not expected ──
 
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<rest>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
+_NUMBER_RE = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<rest>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
 
 
-def parse_literal(plain: str) -> Any:
+def parse_literal(text: str) -> Any:
     """Return the value that JSON would read, otherwise the text; raise `ValueError` for a number out of range.
 
     JSON would read true, false and numbers.
@@ -357,12 +359,12 @@ def parse_literal(plain: str) -> Any:
     >>> parse_literal("0.5"), parse_literal("7"), parse_literal("true"), parse_literal("yes"), parse_literal("007")
     (0.5, 7, True, 'yes', '007')
     """
-    if plain in ("true", "false"):
-        return plain == "true"
-    number = _NUMBER.fullmatch(plain)
+    if text in ("true", "false"):
+        return text == "true"
+    number = _NUMBER_RE.fullmatch(text)
     if not number:
-        return plain
-    value = float(plain) if number["rest"] else int(plain)
+        return text
+    value = float(text) if number["rest"] else int(text)
     if value in (float("inf"), float("-inf")):
         raise ValueError
     return value
@@ -374,5 +376,5 @@ def looks_like_number(value: str) -> bool:
     >>> looks_like_number("1e3"), looks_like_number("1.0"), looks_like_number("one")
     (True, False, False)
     """
-    number = _NUMBER.fullmatch(value)
+    number = _NUMBER_RE.fullmatch(value)
     return number is not None and "e" in number["rest"].lower()

@@ -8,25 +8,29 @@ from pathlib import Path
 from pramana.errors import Problem
 from pramana.load.problems import attach_source, describe_value
 from pramana.load.scenario import LocatedScenario
-from pramana.load.yaml12 import lines_of
+from pramana.load.yaml12 import split_lines
 
-_EMPTY_WORDS = "my|test|tests|scenario|example|sample|case|foo|bar|baz|demo|new|temp|tmp|untitled|prompt|item|thing|x"
-_VAGUE_RE = re.compile(rf"(?:{_EMPTY_WORDS}|\d|-)+|.{{1,2}}")
+_MEANINGLESS_WORDS = (
+    "my|test|tests|scenario|example|sample|case|foo|bar|baz|demo|new|temp|tmp|untitled|prompt|item|thing|x"
+)
+_VAGUE_RE = re.compile(rf"(?:{_MEANINGLESS_WORDS}|\d|-)+|.{{1,2}}")
 
 
 def lint_scenarios(
-    scenarios: Sequence[LocatedScenario], file: Path, text: str, seen: dict[str, str], *, lint: bool
+    scenarios: Sequence[LocatedScenario], file: Path, text: str, places_by_id: dict[str, str], *, lint: bool
 ) -> Iterator[Problem]:
-    """Yield every warning at its key; `seen` has the place of each ID in earlier files."""
-    for each, field, message in _missing_recordings(scenarios, file.parent):
+    """Yield every warning at its key; `places_by_id` has the place of each ID in earlier files."""
+    for each, field, message in _find_missing_recordings(scenarios, file.parent):
         yield each.make_problem(message, field, "warning")
-    lines = lines_of(text)
-    for each, field, message in chain(_style_advice(scenarios) if lint else (), _repeated_ids(scenarios, seen)):
+    lines = split_lines(text)
+    for each, field, message in chain(
+        _find_style_problems(scenarios) if lint else (), _find_repeated_ids(scenarios, places_by_id)
+    ):
         problem = each.make_problem(message, field, "warning")
         yield attach_source(problem, lines[problem.line - 1])
 
 
-def _missing_recordings(
+def _find_missing_recordings(
     scenarios: Sequence[LocatedScenario], folder: Path
 ) -> Iterator[tuple[LocatedScenario, str, str]]:
     """Yield recordings that are missing, relative to the file: in the middle of a run it is too late to find out."""
@@ -37,12 +41,12 @@ def _missing_recordings(
                 yield each, field, f"the recording {folder / url} does not exist; without it the case ends as errored"
 
 
-def _repeated_ids(
-    scenarios: Sequence[LocatedScenario], seen: dict[str, str]
+def _find_repeated_ids(
+    scenarios: Sequence[LocatedScenario], places_by_id: dict[str, str]
 ) -> Iterator[tuple[LocatedScenario, str, str]]:
     """Yield IDs that two files share: each is valid alone, but an import would keep only one."""
     for each in scenarios:
-        before = seen.setdefault(each.scenario.id, f"{each.file}:{each.place_of('id').line}")
+        before = places_by_id.setdefault(each.scenario.id, f"{each.file}:{each.find_field_position('id').line}")
         if not before.startswith(f"{each.file}:"):
             yield (
                 each,
@@ -51,7 +55,7 @@ def _repeated_ids(
             )
 
 
-def _style_advice(scenarios: Sequence[LocatedScenario]) -> Iterator[tuple[LocatedScenario, str, str]]:
+def _find_style_problems(scenarios: Sequence[LocatedScenario]) -> Iterator[tuple[LocatedScenario, str, str]]:
     styles: dict[bool, str] = {}
     for located in scenarios:
         scenario = located.scenario

@@ -25,13 +25,13 @@ from pramana.load.problems import Problems, describe_value
 from pramana.load.suite import Category, SuiteFile, check_suite
 from pramana.plugins import assertion_types
 
-BUILT_IN = Path(__file__).parent.parent / "suites"
-MANIFEST = "manifest.toml"
-ABANDONED_S = 3600
-MAX_MANIFEST = 1 << 20
+BUILT_IN_SUITES_FOLDER = Path(__file__).parent.parent / "suites"
+MANIFEST_FILE_NAME = "manifest.toml"
+ABANDONED_AFTER_S = 3600
+MAX_MANIFEST_BYTES = 1 << 20
 MAX_PROBLEMS = 100
 _DELETE_ESCAPE = "\\u007f"  # the one control character that JSON leaves unescaped and TOML refuses
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NAME_RE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class Tier(BaseModel):
@@ -60,14 +60,14 @@ class Manifest(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class SuiteVersion:
     """A suite version and its folder."""
 
     folder: Path
     manifest: Manifest
-    built_in: bool = False
+    is_built_in: bool = False
 
-    def path(self, tier: str) -> Path:
+    def verified_tier_path(self, tier: str) -> Path:
         """Return a tier's file; raise an error if it does not match its pin."""
         stated = self.manifest.tiers.get(tier)
         if stated is None:
@@ -80,11 +80,11 @@ class Version:
         return path
 
 
-def iterate_versions(problems: list[Problem] | None = None) -> Iterator[Version]:
+def iterate_versions(problems: list[Problem] | None = None) -> Iterator[SuiteVersion]:
     """Yield every version, built-in ones first; add manifests that cannot be read to `problems`."""
-    for root in (BUILT_IN, settings.published_suites_folder()):
+    for root in (BUILT_IN_SUITES_FOLDER, settings.published_suites_folder()):
         for folder in sorted(root.iterdir()) if root.is_dir() else ():
-            if (folder / MANIFEST).is_file() and not folder.name.startswith("."):
+            if (folder / MANIFEST_FILE_NAME).is_file() and not folder.name.startswith("."):
                 try:
                     yield _open_by_folder_name(folder)
                 except InvalidInput as error:
@@ -92,7 +92,7 @@ def iterate_versions(problems: list[Problem] | None = None) -> Iterator[Version]
                         problems.extend(error.problems)
 
 
-def find_version(name: str) -> Version:
+def find_version(name: str) -> SuiteVersion:
     """Return the version with that name."""
     folder = find_version_folder(name)
     if folder is None:
@@ -102,8 +102,12 @@ def find_version(name: str) -> Version:
 
 def find_version_folder(name: str) -> Path | None:
     """Return the folder of the version with that name; None if no folder has it."""
-    folders = [root / name for root in (BUILT_IN, settings.published_suites_folder())] if _NAME.fullmatch(name) else []
-    return next((each for each in folders if (each / MANIFEST).is_file()), None)
+    folders = (
+        [root / name for root in (BUILT_IN_SUITES_FOLDER, settings.published_suites_folder())]
+        if _NAME_RE.fullmatch(name)
+        else []
+    )
+    return next((each for each in folders if (each / MANIFEST_FILE_NAME).is_file()), None)
 
 
 def make_no_version_error(name: str) -> NotFound:
@@ -120,27 +124,29 @@ def make_no_tier_error(version: str, tier: str, known: Iterable[str]) -> NotFoun
     )
 
 
-def open_version(folder: Path) -> Version:
+def open_version(folder: Path) -> SuiteVersion:
     """Read the manifest of any folder."""
-    path = folder / MANIFEST
+    path = folder / MANIFEST_FILE_NAME
     try:
-        if path.stat().st_size > MAX_MANIFEST:
-            raise InvalidInput.from_problems([Problem(f"larger than {MAX_MANIFEST >> 20} MB", "", 1, 1, str(path))])
+        if path.stat().st_size > MAX_MANIFEST_BYTES:
+            raise InvalidInput.from_problems(
+                [Problem(f"larger than {MAX_MANIFEST_BYTES >> 20} MB", "", 1, 1, str(path))]
+            )
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise NotFound(f"{folder} contains no {MANIFEST}, so it is not a suite version") from None
+        raise NotFound(f"{folder} contains no {MANIFEST_FILE_NAME}, so it is not a suite version") from None
     except UnicodeDecodeError:
         raise InvalidInput.from_problems([Problem("not UTF-8", "", 1, 1, str(path))]) from None
-    return Version(folder, _read_manifest(text, path), built_in=folder.parent == BUILT_IN)
+    return SuiteVersion(folder, _read_manifest(text, path), is_built_in=folder.parent == BUILT_IN_SUITES_FOLDER)
 
 
-def _open_by_folder_name(folder: Path) -> Version:
+def _open_by_folder_name(folder: Path) -> SuiteVersion:
     """Read a version in a folder; the name in its manifest must be the folder's."""
     version = open_version(folder)
     if version.manifest.version != folder.name:
         says = describe_value(version.manifest.version)
         message = f"the manifest says version {says}, but the folder is named {describe_value(folder.name)}"
-        raise InvalidInput.from_problems([Problem(message, "version", file=str(folder / MANIFEST))])
+        raise InvalidInput.from_problems([Problem(message, "version", file=str(folder / MANIFEST_FILE_NAME))])
     return version
 
 
@@ -175,7 +181,7 @@ class TierVerification:
 
     tier: str
     path: Path
-    pinned: str
+    pinned_hash: str
     actual_hash: str | None
     """None if the file is missing or has no hash."""
     problems: tuple[Problem, ...]
@@ -185,10 +191,10 @@ class TierVerification:
         """Return `verified`, `differs` (from its pin) or `invalid` (whatever its hash)."""
         if not self.problems:
             return "verified"
-        return "differs" if self.actual_hash not in (None, self.pinned) else "invalid"
+        return "differs" if self.actual_hash not in (None, self.pinned_hash) else "invalid"
 
 
-def verify_version(version: Version, max_errors: int) -> Iterator[TierVerification]:
+def verify_version(version: SuiteVersion, max_errors: int) -> Iterator[TierVerification]:
     """Compare every tier with its pin, its count and its estimate, and validate each case."""
     listed = {*version.manifest.categories}, {*version.manifest.assertion_types}
     for name, tier in version.manifest.tiers.items():
@@ -199,51 +205,53 @@ def verify_version(version: Version, max_errors: int) -> Iterator[TierVerificati
             yield TierVerification(name, path, tier.hash, None, (missing,))
             continue
         suite = check_suite(path, problems)
-        if suite.hash and suite.hash != tier.hash:
+        if suite.suite_hash and suite.suite_hash != tier.hash:
             problems.add(
-                Problem(f"does not match its pinned hash\n  pinned {tier.hash}\n  found  {suite.hash}", file=str(path))
+                Problem(
+                    f"does not match its pinned hash\n  pinned {tier.hash}\n  found  {suite.suite_hash}", file=str(path)
+                )
             )
         for what, unlisted in (
             ("categories", suite.categories - listed[0]),
             ("assertion_types", suite.assertion_types - listed[1]),
         ):
-            if suite.hash and unlisted:
+            if suite.suite_hash and unlisted:
                 message = f"in the manifest, {what} does not list {', '.join(sorted(unlisted))}"
                 problems.add(Problem(message, file=str(path)))
         for what, stated, actual in (
-            ("test_count", tier.test_count, suite.cases),
+            ("test_count", tier.test_count, suite.case_count),
             ("estimated_tokens", tier.estimated_tokens, suite.tokens_est),
         ):
-            if suite.hash and stated != actual:
+            if suite.suite_hash and stated != actual:
                 problems.add(Problem(f"the manifest says {what} = {stated}, found {actual}", file=str(path)))
         yield TierVerification(
-            name, path, tier.hash, suite.hash, tuple(each for each in problems if each.severity == "error")
+            name, path, tier.hash, suite.suite_hash, tuple(each for each in problems if each.severity == "error")
         )
 
 
 def publish_version(
     files: Sequence[Path],
     version: str,
-    into: Path | None = None,
+    parent_folder: Path | None = None,
     *,
     use_cases: Mapping[str, str] | None = None,
     costs_usd: Mapping[str, float] | None = None,
-) -> Version:
+) -> SuiteVersion:
     """Write files as the pinned tiers of a new version, atomically."""
-    if not _NAME.fullmatch(version):
+    if not _NAME_RE.fullmatch(version):
         raise InvalidInput(
             "a version is letters, digits, dots, hyphens and underscores, such as v1.1; found "
             f"{describe_value(version)}"
         )
-    root = into or settings.published_suites_folder()
-    if root.resolve().is_relative_to(BUILT_IN.resolve()):
+    root = parent_folder or settings.published_suites_folder()
+    if root.resolve().is_relative_to(BUILT_IN_SUITES_FOLDER.resolve()):
         raise InvalidInput("built-in suites cannot be changed; publish to another folder")
     target = root / version
-    if target.exists() or (into is None and (BUILT_IN / version).exists()):
+    if target.exists() or (parent_folder is None and (BUILT_IN_SUITES_FOLDER / version).exists()):
         raise AlreadyExists(f"{version} is already published, and versions never change; choose a new version")
     tiers: dict[str, Path] = {}
     for path in files:
-        if not _NAME.fullmatch(path.stem) or path.suffix != ".jsonl":
+        if not _NAME_RE.fullmatch(path.stem) or path.suffix != ".jsonl":
             raise InvalidInput(
                 f"{path}: the file name gives the tier its name and must end in .jsonl, such as smoke.jsonl"
             )
@@ -261,7 +269,7 @@ def publish_version(
     root.mkdir(parents=True, exist_ok=True)
     for abandoned in root.glob(f".{version}-*"):  # left by a publication that was killed
         with suppress(FileNotFoundError):  # another process is publishing it right now
-            if abandoned.stat().st_mtime < clock.timestamp() - ABANDONED_S:
+            if abandoned.stat().st_mtime < clock.timestamp() - ABANDONED_AFTER_S:
                 shutil.rmtree(abandoned, ignore_errors=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{version}-", dir=root))
     try:
@@ -270,11 +278,11 @@ def publish_version(
             shutil.copyfile(path, staged / path.name)
             checked[name] = check_suite(staged / path.name, problems)
             problems.raise_errors(str(path))
-        text = _manifest_text(version, checked, use_cases or {}, costs_usd or {})
-        _read_manifest(text, staged / MANIFEST)  # a version that cannot be read could never be replaced
-        (staged / MANIFEST).write_text(text, encoding="utf-8")
+        text = _format_manifest(version, checked, use_cases or {}, costs_usd or {})
+        _read_manifest(text, staged / MANIFEST_FILE_NAME)  # a version that cannot be read could never be replaced
+        (staged / MANIFEST_FILE_NAME).write_text(text, encoding="utf-8")
         for each in (*staged.iterdir(), staged):
-            _flush(each)
+            _sync_to_disk(each)
         staged.chmod(0o755)
         try:
             staged.rename(target)
@@ -284,7 +292,7 @@ def publish_version(
                     f"{version} is already published, and versions never change; choose a new version"
                 ) from None
             raise InvalidInput(f"cannot write {target}: {error.strerror}") from None
-        _flush(root)
+        _sync_to_disk(root)
     except BaseException:
         shutil.rmtree(staged, ignore_errors=True)
         raise
@@ -295,8 +303,8 @@ def publish_version(
 class CheckedUpload:
     """Uploaded tiers that are valid."""
 
-    tiers: Mapping[str, SuiteFile]
-    content: Mapping[str, bytes]
+    files_by_tier: Mapping[str, SuiteFile]
+    content_by_tier: Mapping[str, bytes]
 
 
 def check_upload(version: str, tiers: Mapping[str, str]) -> CheckedUpload:
@@ -305,7 +313,7 @@ def check_upload(version: str, tiers: Mapping[str, str]) -> CheckedUpload:
     A problem names the tier as its file, so that the sender finds the place.
     """
     names = [version, *tiers]
-    bad = next((each for each in names if not _NAME.fullmatch(each)), None)
+    bad = next((each for each in names if not _NAME_RE.fullmatch(each)), None)
     if bad is not None:  # not a truth test: the invalid name may be empty
         raise InvalidInput(
             "versions and tiers are letters, digits, dots, hyphens and underscores, such as v1.1 and cheap; found "
@@ -320,7 +328,7 @@ def check_upload(version: str, tiers: Mapping[str, str]) -> CheckedUpload:
     return CheckedUpload(checked, content)
 
 
-def _flush(path: Path) -> None:
+def _sync_to_disk(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -328,7 +336,7 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-def _manifest_text(
+def _format_manifest(
     version: str, tiers: Mapping[str, SuiteFile], use_cases: Mapping[str, str], costs_usd: Mapping[str, float]
 ) -> str:
     def in_order(names: set[str], order: Sequence[str]) -> str:
@@ -341,11 +349,11 @@ def _manifest_text(
     lines += [f"assertion_types = {in_order(types, assertion_types.names())}"]
     for name, suite in tiers.items():
         key = json.dumps(name) if "." in name else name
-        lines += ["", f"[tiers.{key}]", f"file = {json.dumps(name + '.jsonl')}", f"test_count = {suite.cases}"]
+        lines += ["", f"[tiers.{key}]", f"file = {json.dumps(name + '.jsonl')}", f"test_count = {suite.case_count}"]
         if name in costs_usd:
             lines += [f"estimated_cost_usd = {float(costs_usd[name])!r}"]
         lines += [f"estimated_tokens = {suite.tokens_est}"]
         if name in use_cases:
             lines += [f"use_case = {json.dumps(use_cases[name], ensure_ascii=False).replace(chr(127), _DELETE_ESCAPE)}"]
-        lines += [f"hash = {json.dumps(suite.hash)}"]
+        lines += [f"hash = {json.dumps(suite.suite_hash)}"]
     return "\n".join(lines) + "\n"

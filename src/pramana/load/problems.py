@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pramana.errors import InvalidInput, Problem, Severity, quote_text
-from pramana.jsonl import Path
+from pramana.jsonl import JsonPath
 
 MAX_ERRORS = 1_000
 EXCERPT_LENGTH = 160
@@ -48,7 +48,7 @@ class Problems:
             raise InvalidInput.from_problems(errors, self.errors)
 
     @property
-    def not_shown(self) -> int:
+    def not_shown_count(self) -> int:
         return self.errors + self.warnings - len(self.kept)
 
 
@@ -64,7 +64,7 @@ def attach_source(problem: Problem, text: str) -> Problem:
     return replace(problem, source=shown, caret=caret)
 
 
-def format_path(path: Path) -> str:
+def format_path(path: JsonPath) -> str:
     """Return a path as messages show it.
 
     >>> format_path(("turns", 1, "say"))

@@ -23,9 +23,9 @@ from pramana.model import Check, Outcome, ToolCall
 
 MAX_PROBLEMS = 100
 """Enough for a reader."""
-MAX_BYTES = 2 * 10**9
+MAX_RESULTS_FILE_BYTES = 2 * 10**9
 """A million results of two kilobytes; more exceeds the memory of most machines."""
-OUTCOMES = frozenset(each.value for each in Outcome)
+OUTCOME_NAMES = frozenset(each.value for each in Outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class ModelResults:
         return all(each.case_digest for each in self.results)
 
 
-def mismatched_hashes(block: ModelResults) -> list[str]:
+def find_mismatched_hashes(block: ModelResults) -> list[str]:
     """Return the IDs of the results whose `result_hash` does not match their output."""
     if not block.model_id:
         return []
@@ -104,14 +104,14 @@ def read_results(path: str | PathLike[str]) -> list[ModelResults]:
     try:
         value = jsonl.parse_rfc8259(text, finite=True)
     except jsonl.BadLine as bad:
-        raise InvalidInput.from_problems([_problem_at(file, text, bad.column, bad.message, bad.path)]) from None
+        raise InvalidInput.from_problems([_make_problem_at(file, text, bad.column, bad.message, bad.path)]) from None
     reader = _ResultsReader()
     blocks = reader.read_blocks(value)
     if reader.findings:
         columns = jsonl.find_columns(text, ((path, False) for path, _ in reader.findings))
         ordered = sorted(reader.findings, key=lambda finding: columns[finding[0], False])
         raise InvalidInput.from_problems(
-            [_problem_at(file, text, columns[path, False], message, path) for path, message in ordered]
+            [_make_problem_at(file, text, columns[path, False], message, path) for path, message in ordered]
         )
     return blocks
 
@@ -121,13 +121,13 @@ def _read_content(path: Path) -> bytes:
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise InvalidInput(f"{path} cannot be read: not a regular file; save the results to a file first")
-    if found.st_size > MAX_BYTES:
-        raise InvalidInput(f"{path} has {found.st_size:,} bytes; a results file may have {MAX_BYTES:,}")
+    if found.st_size > MAX_RESULTS_FILE_BYTES:
+        raise InvalidInput(f"{path} has {found.st_size:,} bytes; a results file may have {MAX_RESULTS_FILE_BYTES:,}")
     with path.open("rb") as file:
-        return file.read(MAX_BYTES + 1)
+        return file.read(MAX_RESULTS_FILE_BYTES + 1)
 
 
-def _problem_at(file: str, text: str, position: int, message: str, path: jsonl.Path) -> Problem:
+def _make_problem_at(file: str, text: str, position: int, message: str, path: jsonl.JsonPath) -> Problem:
     before = text[: position - 1]
     return Problem(message, format_path(path), before.count("\n") + 1, position - (before.rfind("\n") + 1), file)
 
@@ -143,7 +143,7 @@ _TYPES_BY_KIND: dict[str, tuple[type, ...]] = {
 }
 
 
-_METADATA: dict[str, tuple[str, Any]] = {
+_OPTIONAL_BLOCK_FIELDS: dict[str, tuple[str, Any]] = {
     "complete": ("true or false", None),
     "timestamp": ("text", None),
     "temperature": ("a number", None),
@@ -151,7 +151,7 @@ _METADATA: dict[str, tuple[str, Any]] = {
     "runner_version": ("text", None),
     "model": ("text", None),
 }
-_RESULT: dict[str, tuple[str, Any]] = {
+_OPTIONAL_RESULT_FIELDS: dict[str, tuple[str, Any]] = {
     "case_digest": ("text", None),
     "variant": ("text", "text"),
     "score": ("a number", None),
@@ -166,13 +166,13 @@ class _ResultsReader:
     """Reads one document; collects problems and their positions."""
 
     def __init__(self) -> None:
-        self.findings: list[tuple[jsonl.Path, str]] = []
+        self.findings: list[tuple[jsonl.JsonPath, str]] = []
 
-    def add_problem(self, path: jsonl.Path, message: str) -> None:
+    def add_problem(self, path: jsonl.JsonPath, message: str) -> None:
         if len(self.findings) < MAX_PROBLEMS:
             self.findings.append((path, message))
 
-    def get_field(self, record: dict[str, Any], path: jsonl.Path, kind: str, default: Any = _REQUIRED) -> Any:
+    def get_field(self, record: dict[str, Any], path: jsonl.JsonPath, kind: str, default: Any = _REQUIRED) -> Any:
         """Return a field of the right type; without a default it is required, with one it may be missing or null."""
         name = path[-1]
         value = record.get(str(name))
@@ -187,7 +187,7 @@ class _ResultsReader:
         return None
 
     def get_optional_fields(
-        self, record: dict[str, Any], path: jsonl.Path, fields: dict[str, tuple[str, Any]]
+        self, record: dict[str, Any], path: jsonl.JsonPath, fields: dict[str, tuple[str, Any]]
     ) -> dict[str, Any]:
         """Return several optional fields."""
         return {name: self.get_field(record, (*path, name), kind, default) for name, (kind, default) in fields.items()}
@@ -208,14 +208,14 @@ class _ResultsReader:
                 self.add_problem((number,), message)
         return [self.read_block(each, (number,)) for number, each in enumerate(value) if isinstance(each, dict)]
 
-    def read_block(self, value: dict[str, Any], path: jsonl.Path) -> ModelResults:
+    def read_block(self, value: dict[str, Any], path: jsonl.JsonPath) -> ModelResults:
         metadata = self.get_field(value, (*path, "run_metadata"), "an object") or {}
         below = (*path, "run_metadata")
         listed = self.get_field(value, (*path, "results"), "a list") or []
         seen: Counter[str] = Counter()
         results = [self.read_result(each, (*path, "results", number), seen) for number, each in enumerate(listed)]
         self.check_unique(results, (*path, "results"))
-        optional = self.get_optional_fields(metadata, below, _METADATA)
+        optional = self.get_optional_fields(metadata, below, _OPTIONAL_BLOCK_FIELDS)
         engines, provider = metadata.get("engines"), metadata.get("provider")  # informational only: never refused
         prompt = metadata.get("system_prompt", _REQUIRED)
         model = self.get_field(metadata, (*below, "model_id"), "text") if "run_metadata" in value else ""
@@ -230,7 +230,7 @@ class _ResultsReader:
             **optional,
         )
 
-    def check_unique(self, results: list[RecordedResult | None], path: jsonl.Path) -> None:
+    def check_unique(self, results: list[RecordedResult | None], path: jsonl.JsonPath) -> None:
         by_digest = all(each.case_digest for each in results if each)
         seen: set[tuple[str, str, int]] = set()
         for number, each in enumerate(results):
@@ -242,16 +242,16 @@ class _ResultsReader:
                 self.add_problem((*path, number, "repeat"), message)
             seen.add(key)
 
-    def read_result(self, value: Any, path: jsonl.Path, seen: Counter[str]) -> RecordedResult | None:
+    def read_result(self, value: Any, path: jsonl.JsonPath, id_counts: Counter[str]) -> RecordedResult | None:
         if not isinstance(value, dict):
             self.add_problem(path, f"a result must be an object, found {describe_value(value)}")
             return None
         test_id = self.get_field(value, (*path, "test_id"), "text")
         stated = self.get_field(value, (*path, "assertion_result"), "an object")
-        optional = self.get_optional_fields(value, path, _RESULT)
+        optional = self.get_optional_fields(value, path, _OPTIONAL_RESULT_FIELDS)
         asked = f"{optional['case_digest'] or test_id} {optional['variant']}"
-        repeat = self.get_field(value, (*path, "repeat"), "a whole number", seen[asked])
-        seen[asked] += 1
+        repeat = self.get_field(value, (*path, "repeat"), "a whole number", id_counts[asked])
+        id_counts[asked] += 1
         if isinstance(repeat, int) and repeat < 0:
             self.add_problem((*path, "repeat"), f"repeat must be at least 0, found {repeat}")
         if stated is None:
@@ -272,7 +272,7 @@ class _ResultsReader:
             **{**optional, "variant": optional["variant"] or "text"},
         )
 
-    def read_outcome(self, passed: bool, details: dict[str, Any], path: jsonl.Path) -> Outcome:
+    def read_outcome(self, passed: bool, details: dict[str, Any], path: jsonl.JsonPath) -> Outcome:
         """Return the outcome that the file states, or that older files imply."""
         skipped = details.get("skipped") is True
         stated = details.get("outcome")
@@ -298,7 +298,7 @@ def _parse_checks(records: Any) -> Iterator[Check]:
     """Yield the checks in Pramana's format; skip anything else that a program wrote there."""
     for each in records if isinstance(records, list) else ():
         match each:
-            case {"name": str(name), "version": str(version), "outcome": str(outcome)} if outcome in OUTCOMES:
+            case {"name": str(name), "version": str(version), "outcome": str(outcome)} if outcome in OUTCOME_NAMES:
                 evidence = each.get("evidence")
                 kept = evidence if isinstance(evidence, dict) else {}
                 yield Check(name, version, Outcome(outcome), str(each.get("reason", "")), evidence=kept)

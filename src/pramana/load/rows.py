@@ -23,7 +23,7 @@ from pramana.model import Assertion, Facets, Role, Turn
 Messages = Sequence[Mapping[str, str]]
 """A chat: `{"role": "user", "content": "…"}` for each message."""
 CATEGORY, DIFFICULTY = "general", "medium"
-_FIELDS = (
+_CASE_FIELDS = (
     "input", "ideal", "check", "id", "name", "category", "difficulty", "language", "tags", "tokens_est",
     "expected_outcome",
 )  # fmt: skip
@@ -56,25 +56,27 @@ def make_case(
     >>> case.id, case.assertion.type, case.ideals
     ('case-749229b4f1eb', 'contains', ('Paris',))
     """
-    turns = _turns(input)
-    ideals = _texts(ideal, "ideal")
-    stated = _assertion(check, ideals)
+    turns = _parse_turns(input)
+    ideals = _parse_texts(ideal, "ideal")
+    stated = _make_assertion(check, ideals)
     if stated and expected_outcome is not None:
-        raise _field_error("expected_outcome", "a case has a check or an expected_outcome, not both")
+        raise _make_field_error("expected_outcome", "a case has a check or an expected_outcome, not both")
     if tokens_est is not None and (type(tokens_est) is not int or tokens_est < 0):
-        raise _field_error("tokens_est", f"must be a whole number of at least 0, found {describe_value(tokens_est)}")
+        raise _make_field_error(
+            "tokens_est", f"must be a whole number of at least 0, found {describe_value(tokens_est)}"
+        )
     texts: dict[str, Any] = {
         "id": id, "name": name, "category": category, "difficulty": difficulty, "language": language,
         "expected_outcome": expected_outcome,
     }  # fmt: skip
     for field, value in texts.items():
         if value is not None and not (isinstance(value, str) and value.strip()):
-            raise _field_error(field, f"must be text that is not empty, found {describe_value(value)}")
+            raise _make_field_error(field, f"must be text that is not empty, found {describe_value(value)}")
     case = model.Case(
         "",
         "test_case" if expected_outcome is None else "scenario",
         turns,
-        Facets(category, difficulty, language, _texts(tags, "tags")),
+        Facets(category, difficulty, language, _parse_texts(tags, "tags")),
         stated,
         ideals,
         name=name,
@@ -136,8 +138,18 @@ def read_rows(rows: Any) -> tuple[model.Case, ...]:
     return tuple(found)
 
 
-_INPUT_NAMES = ("question", "query", "text", "user", "message", "instruction", "inputs", "request")
-_IDEAL_NAMES = ("answer", "expected", "target", "label", "output", "reference", "expected_output", "answers", "gold")
+_COLUMNS_MEANING_INPUT = ("question", "query", "text", "user", "message", "instruction", "inputs", "request")
+_COLUMNS_MEANING_IDEAL = (
+    "answer",
+    "expected",
+    "target",
+    "label",
+    "output",
+    "reference",
+    "expected_output",
+    "answers",
+    "gold",
+)
 
 
 def _refuse_unknown_columns(rows: Any) -> None:
@@ -145,7 +157,7 @@ def _refuse_unknown_columns(rows: Any) -> None:
     columns = [str(each) for each in getattr(rows, "columns", ())] if is_data_frame(rows) else []
     if not columns or "prompt" in columns:  # a table of scenarios has different columns
         return
-    known = {*_FIELDS, *_METADATA_FIELDS, "assertion", "metadata"}
+    known = {*_CASE_FIELDS, *_METADATA_FIELDS, "assertion", "metadata"}
     unknown = [each for each in columns if each not in known]
     problems = [
         Problem(
@@ -162,11 +174,11 @@ def _refuse_unknown_columns(rows: Any) -> None:
 
 def _suggest_rename(column: str, columns: Sequence[str]) -> str:
     """Return what to do about an unknown column."""
-    for names, field in ((_INPUT_NAMES, "input"), (_IDEAL_NAMES, "ideal")):
+    for names, field in ((_COLUMNS_MEANING_INPUT, "input"), (_COLUMNS_MEANING_IDEAL, "ideal")):
         if column.lower() in names and field not in columns:
             return f'; rename it: frame.rename(columns={{"{column}": "{field}"}})'
-    near = suggest_similar(column, _FIELDS)
-    return near or f"; leave it out: a case has {', '.join(_FIELDS)}"
+    near = suggest_similar(column, _CASE_FIELDS)
+    return near or f"; leave it out: a case has {', '.join(_CASE_FIELDS)}"
 
 
 def is_single_case(value: object) -> bool:
@@ -185,10 +197,10 @@ def _iterate_records(rows: Any) -> Iterator[Any]:
     elif is_data_frame(rows):  # pandas
         rows = rows.to_dict("records")
     for row in rows:
-        yield dict(_plain_cells(row)) if isinstance(row, Mapping) else row
+        yield dict(_iterate_plain_cells(row)) if isinstance(row, Mapping) else row
 
 
-def _plain_cells(row: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+def _iterate_plain_cells(row: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
     """Yield the named cells of a row, in plain Python; empty cells are omitted."""
     for key, given in row.items():
         # Numbers and arrays of numpy, which are common in data frames.
@@ -214,54 +226,54 @@ def _row_to_case(row: Any) -> model.Case:
         return scenario.to_case()
     metadata, row = row.get("metadata", {}), {key: value for key, value in row.items() if key != "metadata"}
     if not isinstance(metadata, Mapping) or metadata.keys() - {*_METADATA_FIELDS}:
-        raise _field_error(
+        raise _make_field_error(
             "metadata", f"expected an object of {', '.join(_METADATA_FIELDS)}, found {describe_value(metadata)}"
         )
     row |= metadata
     if "assertion" in row:
         row["check"] = row.pop("assertion")
-    unknown = [key for key in row if key not in _FIELDS]
+    unknown = [key for key in row if key not in _CASE_FIELDS]
     if unknown:
         raise InvalidInput.from_problems(
             [
                 Problem(
-                    f"unknown key; a row has {', '.join(_FIELDS)}{suggest_similar(str(unknown[0]), _FIELDS)}",
+                    f"unknown key; a row has {', '.join(_CASE_FIELDS)}{suggest_similar(str(unknown[0]), _CASE_FIELDS)}",
                     str(key),
                 )
              for key in unknown]
         )  # fmt: skip
     if "input" not in row:
-        raise _field_error("input", "is required: the prompt, or a list of messages")
+        raise _make_field_error("input", "is required: the prompt, or a list of messages")
     return make_case(**row)
 
 
-def _turns(given: Any) -> tuple[Turn, ...]:
+def _parse_turns(given: Any) -> tuple[Turn, ...]:
     if isinstance(given, str):
         if not given.strip():
-            raise _field_error("input", "must not be empty")
+            raise _make_field_error("input", "must not be empty")
         return (Turn("user", given),)
     if not isinstance(given, Sequence) or not given or isinstance(given, bytes):
-        raise _field_error("input", f"must be text or a list of messages, found {type(given).__name__}")
+        raise _make_field_error("input", f"must be text or a list of messages, found {type(given).__name__}")
     turns = []
     role: Any
     for number, message in enumerate(given):
         role, content = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else (None, None)
         if role not in get_args(Role) or not isinstance(content, str) or not content.strip():
             expected = f'{{"role": {" or ".join(get_args(Role))}, "content": text}}'
-            raise _field_error(
+            raise _make_field_error(
                 f"input[{number}]", f"expected a message such as {expected}, found {describe_value(message)}"
             )
         turns.append(Turn(role, content))
     return tuple(turns)
 
 
-def _texts(given: Any, field: str) -> tuple[str, ...]:
+def _parse_texts(given: Any, field: str) -> tuple[str, ...]:
     if type(given) is int:  # a data frame column of numeric answers
         given = str(given)
     if isinstance(given, Mapping):
-        raise _field_error(field, f"must be text or a list of texts, found {describe_value(given)}")
+        raise _make_field_error(field, f"must be text or a list of texts, found {describe_value(given)}")
     if isinstance(given, set | frozenset):  # a set's order differs between processes, and the case's ID would too
-        raise _field_error(
+        raise _make_field_error(
             field, f"must be text or a list of texts, found a set, which has no order; pass sorted({field})"
         )
     texts = (
@@ -269,11 +281,11 @@ def _texts(given: Any, field: str) -> tuple[str, ...]:
     )
     if not all(isinstance(each, str) and each.strip() for each in texts):
         hint = ": write the number as text" if isinstance(given, float) else ""
-        raise _field_error(field, f"must be text or a list of texts, found {describe_value(given)}{hint}")
+        raise _make_field_error(field, f"must be text or a list of texts, found {describe_value(given)}{hint}")
     return texts
 
 
-def _assertion(check: Any, ideals: tuple[str, ...]) -> Assertion | None:
+def _make_assertion(check: Any, ideals: tuple[str, ...]) -> Assertion | None:
     if check is None:
         return Assertion("contains" if len(ideals) == 1 else "contains_any", case_sensitive=False) if ideals else None
     try:
@@ -282,9 +294,9 @@ def _assertion(check: Any, ideals: tuple[str, ...]) -> Assertion | None:
         missing = [message for _, message in find_missing_fields(kind, stated, ideals)]
         flaw = None if missing else kind.flaw(stated, ideals)
     except PramanaError as error:
-        raise _field_error("check", str(error)) from None
+        raise _make_field_error("check", str(error)) from None
     for message in (*missing, *([flaw[1]] if flaw else ())):
-        raise _field_error("check", message)
+        raise _make_field_error("check", message)
     return stated
 
 
@@ -300,5 +312,5 @@ def _make_content_id(case: model.Case) -> str:
     return f"case-{hashlib.sha256(to_canonical_json(content)).hexdigest()[:12]}"
 
 
-def _field_error(field: str, message: str) -> InvalidInput:
+def _make_field_error(field: str, message: str) -> InvalidInput:
     return InvalidInput.from_problems([Problem(message, field)])

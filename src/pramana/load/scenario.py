@@ -26,23 +26,23 @@ from pydantic import (
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from pramana import jsonl, model
-from pramana.assertions import MAX_SCHEMA
+from pramana.assertions import MAX_SCHEMA_LENGTH
 from pramana.errors import Problem, Severity, suggest_similar
 from pramana.load.conversation import (
-    LIMITS,
-    NESTED,
+    KEYS_BY_NESTED_FIELD,
+    MAX_ITEMS_BY_FIELD,
     NON_TEXT_FIELDS,
     Assertions,
-    Recording,
-    Reference,
-    ScenarioReading,
-    Spelled,
+    ConditionsText,
+    RecordingAddress,
+    ReferenceText,
+    ScenarioFieldsReader,
     Turns,
     check_not_blank,
     check_text,
     describe_unknown_key,
-    file_names_of,
     is_encodable,
+    list_file_keys,
     looks_like_number,
     make_error,
     parse_literal,
@@ -51,22 +51,22 @@ from pramana.load.conversation import (
 from pramana.load.problems import Problems, describe_value, format_path, join_alternatives, shorten_path
 from pramana.load.suite import Finding
 from pramana.load.yaml12 import (
-    MAX_BYTES,
+    MAX_YAML_BYTES,
     PLAIN_TAG,
     BadYaml,
     Reader,
     TextPosition,
     decode_yaml,
+    find_node_position,
     find_unsupported_tag,
     is_null_node,
-    node_position,
 )
 from pramana.model import Case, Difficulty, Facets, Line, Source, Turn
 
 ScenarioType = Literal["task-completion", "information-retrieval", "conversation-flow"]
 
 
-def _require(message: str, predicate: Callable[[str], object]) -> AfterValidator:
+def _make_text_validator(message: str, predicate: Callable[[str], object]) -> AfterValidator:
     """Return a validator that refuses text for which the predicate is false."""
 
     def check(value: str) -> str:
@@ -77,7 +77,7 @@ def _require(message: str, predicate: Callable[[str], object]) -> AfterValidator
     return AfterValidator(check)
 
 
-def _choice_validator(field: str, choices: Sequence[str]) -> Callable[[Any], Any]:
+def _make_choice_validator(field: str, choices: Sequence[str]) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         if value not in choices:
             raise make_error(
@@ -97,7 +97,7 @@ def _check_tags(value: Any) -> Any:
     return tuple(value)
 
 
-def _default_validator(default: Any) -> BeforeValidator:
+def _make_default_validator(default: Any) -> BeforeValidator:
     """Return a validator that replaces null by the default, as in files."""
     return BeforeValidator(lambda value: default if value is None else value)
 
@@ -109,19 +109,21 @@ class Scenario(BaseModel):
 
     id: Annotated[
         str,
-        _require("id must be lowercase alphanumeric with hyphens only", re.compile(r"[a-z0-9-]+").fullmatch),
+        _make_text_validator(
+            "id must be lowercase alphanumeric with hyphens only", re.compile(r"[a-z0-9-]+").fullmatch
+        ),
         BeforeValidator(check_not_blank),
         Field(description="Unique identifier", json_schema_extra={"pattern": "^[a-z0-9-]+$"}),
     ]
     name: Annotated[
         str,
-        _require("name must be 255 characters or less", lambda value: len(value) <= 255),
+        _make_text_validator("name must be 255 characters or less", lambda value: len(value) <= 255),
         BeforeValidator(check_not_blank),
         Field(description="Display name", json_schema_extra={"minLength": 1, "maxLength": 255}),
     ]
     type: Annotated[
         ScenarioType,
-        BeforeValidator(_choice_validator("type", get_args(ScenarioType))),
+        BeforeValidator(_make_choice_validator("type", get_args(ScenarioType))),
         BeforeValidator(check_not_blank),
         Field(description="Kind of conversation that the scenario tests"),
     ]
@@ -136,31 +138,33 @@ class Scenario(BaseModel):
         Field(description="Description of a good answer", json_schema_extra={"minLength": 1}),
     ]
     prompt_audio_url: Annotated[
-        Recording,
+        RecordingAddress,
         Field(description="Recorded prompt: an http(s) URL or a path"),
     ] = None
     tags: Annotated[
-        tuple[str, ...], BeforeValidator(_check_tags), _default_validator(()), Field(description="For filtering")
+        tuple[str, ...], BeforeValidator(_check_tags), _make_default_validator(()), Field(description="For filtering")
     ] = ()
     language: Annotated[
         str,
-        _require("language must be 2 to 10 characters", lambda value: 2 <= len(value) <= 10),
+        _make_text_validator("language must be 2 to 10 characters", lambda value: 2 <= len(value) <= 10),
         BeforeValidator(check_text),
-        _default_validator("en"),
+        _make_default_validator("en"),
         Field(description="Language code", json_schema_extra={"minLength": 2, "maxLength": 10}),
     ] = "en"
     difficulty: Annotated[
         Difficulty,
-        BeforeValidator(_choice_validator("difficulty", get_args(Difficulty))),
+        BeforeValidator(_make_choice_validator("difficulty", get_args(Difficulty))),
         BeforeValidator(check_text),
-        _default_validator("medium"),
+        _make_default_validator("medium"),
         Field(description="easy: one intent; medium: some ambiguity; hard: several parts or edge cases"),
     ] = "medium"
     assert_: Assertions = Field(default=None, alias="assert", description="Checks on the answer to the prompt")
-    reference: Annotated[Reference, Field(description="Words that the agent must say in answer to the prompt")] = None
+    reference: Annotated[ReferenceText, Field(description="Words that the agent must say in answer to the prompt")] = (
+        None
+    )
     turns: Annotated[Turns, Field(description="Further turns of the caller, after the prompt")] = None
     conditions: Annotated[
-        Spelled, Field(description="Sound effects on the caller's speech, such as noise=10dB,phone")
+        ConditionsText, Field(description="Sound effects on the caller's speech, such as noise=10dB,phone")
     ] = None
 
     def to_case(self, source: Source | None = None) -> Case:
@@ -189,9 +193,9 @@ class Scenario(BaseModel):
         return (prompt, *(turn.to_line() for turn in self.turns or ()))
 
 
-CAMEL_CASE = {"expectedOutcome": "expected_outcome", "promptAudioUrl": "prompt_audio_url"}
+FIELD_BY_CAMEL_CASE_KEY = {"expectedOutcome": "expected_outcome", "promptAudioUrl": "prompt_audio_url"}
 DOCUMENT_FIELDS = ("version", "name", "description", "scenarios")
-_KEYS = {**{field: field for field in file_names_of(Scenario)}, **CAMEL_CASE}
+_FIELD_BY_KEY = {**{field: field for field in list_file_keys(Scenario)}, **FIELD_BY_CAMEL_CASE_KEY}
 
 
 def check_scenario(values: Mapping[str, Any]) -> tuple[Scenario | None, list[tuple[str, str]]]:
@@ -206,7 +210,7 @@ def check_scenario(values: Mapping[str, Any]) -> tuple[Scenario | None, list[tup
 
 def examine_scenario(values: Mapping[str, Any]) -> tuple[Scenario | None, list[Finding]]:
     """Return the scenario (None if there is an error), with all errors and warnings."""
-    reading = ScenarioReading(_KEYS)
+    reading = ScenarioFieldsReader(_FIELD_BY_KEY)
     scenario: Scenario | None = None
     fields = reading.read_fields(values)
     try:
@@ -224,27 +228,27 @@ class LocatedScenario:
     """A valid scenario and its position."""
 
     scenario: Scenario
-    path: str
+    document_path: str
     line: int
-    keys: Mapping[str, ScalarNode]
+    key_nodes: Mapping[str, ScalarNode]
     file: str = ""
 
     @property
     def id(self) -> str:
         return self.scenario.id
 
-    def place_of(self, field: str) -> TextPosition:
+    def find_field_position(self, field: str) -> TextPosition:
         """Return the position of a field's key, or of the ID if the field is not written."""
-        return node_position(self.keys.get(field, self.keys["id"]))
+        return find_node_position(self.key_nodes.get(field, self.key_nodes["id"]))
 
     def make_problem(self, message: str, field: str = "id", severity: Severity = "error") -> Problem:
         """Return a problem with a field, at its key."""
-        place, path = self.place_of(field), f"{self.path}.{field}".removeprefix(".")
+        place, path = self.find_field_position(field), f"{self.document_path}.{field}".removeprefix(".")
         return Problem(message, path, place.line, place.column, self.file, severity=severity)
 
 
 @contextmanager
-def paused_garbage_collector() -> Iterator[None]:
+def pause_garbage_collector() -> Iterator[None]:
     """Pause the cyclic garbage collector: a bulk load makes no garbage, and takes two to eight times longer with it."""
     was_on = gc.isenabled()
     gc.disable()
@@ -258,13 +262,13 @@ def paused_garbage_collector() -> Iterator[None]:
 def read_bounded_file(path: Path) -> bytes:
     """Read a file, but only enough of it to detect that it is too large."""
     with path.open("rb") as file:
-        return file.read(MAX_BYTES + 1)
+        return file.read(MAX_YAML_BYTES + 1)
 
 
 def read_scenarios(data: bytes, problems: Problems, file: str = "") -> list[LocatedScenario]:
     """Read the scenarios in a file's bytes; add what does not fit to `problems`."""
-    if len(data) > MAX_BYTES:
-        message = f"the file is larger than {MAX_BYTES >> 20} MB; split it into several"
+    if len(data) > MAX_YAML_BYTES:
+        message = f"the file is larger than {MAX_YAML_BYTES >> 20} MB; split it into several"
         problems.add(Problem(message, "yaml", 1, 1, file))
         return []
     text = decode_yaml(data, problems, file)
@@ -273,7 +277,7 @@ def read_scenarios(data: bytes, problems: Problems, file: str = "") -> list[Loca
 
 def parse_scenarios(text: str, problems: Problems, file: str = "") -> list[LocatedScenario]:
     """Read the scenarios of YAML text; return the valid ones and add errors to `problems`."""
-    with paused_garbage_collector():
+    with pause_garbage_collector():
         return _ScenariosReader(text, problems, file).read()
 
 
@@ -287,55 +291,69 @@ class _ScenariosReader(Reader):
 
     def read(self) -> list[LocatedScenario]:
         try:
-            root = self.root("a scenario, or a list under scenarios")
+            root = self.parse_root("a scenario, or a list under scenarios")
             if isinstance(root, MappingNode):
                 return self.read_many(root)
             if root is not None:
-                self.problem("yaml", f"the document must be a mapping, found {self.kind(root)}", node_position(root))
+                self.add_problem(
+                    "yaml",
+                    f"the document must be a mapping, found {self.describe_kind(root)}",
+                    find_node_position(root),
+                )
         except BadYaml as bad:
-            self.problem("yaml", bad.message, bad.at)
+            self.add_problem("yaml", bad.message, bad.at)
         return []
 
     def read_many(self, root: MappingNode) -> list[LocatedScenario]:
-        keys = [(self.document.text(key), key, value) for key, value in root.value if isinstance(key, ScalarNode)]
+        keys = [(self.document.typed_text(key), key, value) for key, value in root.value if isinstance(key, ScalarNode)]
         lists = [value for name, _, value in keys if name == "scenarios"]
         if not lists:
             for name, key, value in keys:  # `scenario:` over a list is a typo, not a scenario without fields
-                if name not in _KEYS and isinstance(value, SequenceNode) and suggest_similar(name, ["scenarios"]):
-                    self.problem(name, describe_unknown_key(name, ["scenarios"]), node_position(key))
+                if (
+                    name not in _FIELD_BY_KEY
+                    and isinstance(value, SequenceNode)
+                    and suggest_similar(name, ["scenarios"])
+                ):
+                    self.add_problem(name, describe_unknown_key(name, ["scenarios"]), find_node_position(key))
                     return []
             single = self.read_one(root, "")
             return [single] if single else []
-        place = node_position(root)
-        for name, key, value in self.entries(root, ""):
+        place = find_node_position(root)
+        for name, key, value in self.iterate_entries(root, ""):
             if name == "scenarios":
-                place = node_position(key)
+                place = find_node_position(key)
             elif name not in DOCUMENT_FIELDS:
-                self.problem(name, describe_unknown_key(name, DOCUMENT_FIELDS), node_position(key))
+                self.add_problem(name, describe_unknown_key(name, DOCUMENT_FIELDS), find_node_position(key))
             elif not isinstance(value, ScalarNode):
-                self.problem(name, f"{name} must be text, found {self.kind(value)}", node_position(key))
+                self.add_problem(
+                    name, f"{name} must be text, found {self.describe_kind(value)}", find_node_position(key)
+                )
         if not isinstance(lists[0], SequenceNode):
-            self.problem("scenarios", f"scenarios must be a list, found {self.kind(lists[0])}", place)
+            self.add_problem("scenarios", f"scenarios must be a list, found {self.describe_kind(lists[0])}", place)
             return []
         if not lists[0].value:
-            self.problem("scenarios", "scenarios must contain at least one scenario, found an empty list", place)
+            self.add_problem("scenarios", "scenarios must contain at least one scenario, found an empty list", place)
         read = (self.read_one(node, f"scenarios[{index}]") for index, node in enumerate(lists[0].value))
         return [each for each in read if each]
 
     def read_one(self, node: Node, path: str) -> LocatedScenario | None:
         if not isinstance(node, MappingNode):
-            self.problem(path, f"a scenario must be a mapping of fields, found {self.kind(node)}", node_position(node))
+            self.add_problem(
+                path,
+                f"a scenario must be a mapping of fields, found {self.describe_kind(node)}",
+                find_node_position(node),
+            )
             return None
         before = self.problems.errors
         prefix = f"{path}." if path else ""
         keys: dict[str, ScalarNode] = {}
-        values = self.read_fields(node, prefix, _KEYS, keys)
+        values = self.read_fields(node, prefix, _FIELD_BY_KEY, keys)
         scenario, findings = examine_scenario(values)
         for each in findings:
-            self.problem(
-                f"{prefix}{format_path(each.path)}", each.message, self.find_place(node, each.path), each.severity
+            self.add_problem(
+                f"{prefix}{format_path(each.path)}", each.message, self.find_position(node, each.path), each.severity
             )
-        fields = {_KEYS.get(name, name): key for name, key in keys.items()}
+        fields = {_FIELD_BY_KEY.get(name, name): key for name, key in keys.items()}
         if isinstance(case_id := values.get("id"), str):
             self.check_unique(case_id, f"{prefix}id", fields["id"])
         if scenario is None or self.problems.errors > before:
@@ -346,21 +364,21 @@ class _ScenariosReader(Reader):
         if case_id not in self._first:
             self._first[case_id] = key
             return
-        first, again = node_position(self._first[case_id]).line, node_position(key).line
+        first, again = find_node_position(self._first[case_id]).line, find_node_position(key).line
         where = f"lines {first} and {again}"
         if self._first[case_id] is key:  # the same node: an alias repeats an earlier scenario
             where = f"an alias repeats the scenario of line {again}"
-        self.problem(path, f"duplicate id {describe_value(case_id)}: {where}", node_position(key))
+        self.add_problem(path, f"duplicate id {describe_value(case_id)}: {where}", find_node_position(key))
 
     def read_fields(
-        self, node: MappingNode, prefix: str, known: Mapping[str, str], keys: dict[str, ScalarNode]
+        self, node: MappingNode, prefix: str, field_by_key: Mapping[str, str], key_nodes: dict[str, ScalarNode]
     ) -> dict[str, Any]:
-        """Return the values of a mapping; add the node of each key to `keys`."""
+        """Return the values of a mapping; add the node of each key to `key_nodes`."""
         values: dict[str, Any] = {}
-        for name, key, value in self.entries(node, prefix):
-            keys[name] = key
-            path, field = f"{prefix}{name}", known.get(name)
-            if field is not None and field in NESTED:
+        for name, key, value in self.iterate_entries(node, prefix):
+            key_nodes[name] = key
+            path, field = f"{prefix}{name}", field_by_key.get(name)
+            if field is not None and field in KEYS_BY_NESTED_FIELD:
                 values[name] = self.read_nested(path, key, value, field)
             elif field == "schema" or field in NON_TEXT_FIELDS:
                 values[name] = self.read_plain(path, key, value)
@@ -373,23 +391,29 @@ class _ScenariosReader(Reader):
 
         def one(path: str, key: Node, node: Node) -> Any:
             if isinstance(node, MappingNode) and not find_unsupported_tag(node):
-                return self.read_fields(node, f"{path}.", NESTED[field], {})
+                return self.read_fields(node, f"{path}.", KEYS_BY_NESTED_FIELD[field], {})
             return self.read_value(path, key, node)
 
-        if isinstance(node, SequenceNode) and len(node.value) <= LIMITS[field] and not find_unsupported_tag(node):
+        if (
+            isinstance(node, SequenceNode)
+            and len(node.value) <= MAX_ITEMS_BY_FIELD[field]
+            and not find_unsupported_tag(node)
+        ):
             return [one(f"{path}[{index}]", each, each) for index, each in enumerate(node.value)]
         return one(path, key, node)
 
     def read_plain(self, path: str, key: Node, node: Node) -> Any:
         """Return a value as JSON would hold it, for fields that need not be text."""
-        left = [MAX_SCHEMA]  # a schema has at most one value per character; aliases multiply a few into many
+        left = [MAX_SCHEMA_LENGTH]  # a schema has at most one value per character; aliases multiply a few into many
 
         def read(path: str, key: Node, node: Node) -> Any:
             left[0] -= 1
             if left[0] < 0 or is_null_node(node):
                 return None
             if tag := find_unsupported_tag(node):
-                self.problem(path, f"the tag {tag} is not supported; write the value as it is", node_position(key))
+                self.add_problem(
+                    path, f"the tag {tag} is not supported; write the value as it is", find_node_position(key)
+                )
             if isinstance(node, SequenceNode):
                 items = enumerate(node.value[: left[0] + 1])
                 return [read(shorten_path(f"{path}[{index}]"), each, each) for index, each in items]
@@ -397,57 +421,57 @@ class _ScenariosReader(Reader):
                 return self.read_literal(path, node)
             return {
                 name: read(shorten_path(f"{path}.{name}"), inner, value)
-                for name, inner, value in self.entries(node, f"{path}.")
+                for name, inner, value in self.iterate_entries(node, f"{path}.")
             }
 
         value = read(path, key, node)
         if left[0] < 0:
-            self.problem(path, f"a schema of more than {MAX_SCHEMA:,} characters", node_position(key))
+            self.add_problem(path, f"a schema of more than {MAX_SCHEMA_LENGTH:,} characters", find_node_position(key))
             return None
         return value
 
     def read_literal(self, path: str, node: Node) -> Any:
-        typed = self.document.text(node) if isinstance(node, ScalarNode) else ""
+        typed = self.document.typed_text(node) if isinstance(node, ScalarNode) else ""
         if node.tag != PLAIN_TAG:
             return typed
         try:
             return parse_literal(typed)
         except ValueError:
-            self.problem(path, f"{describe_value(typed)} is too large for a number", node_position(node))
+            self.add_problem(path, f"{describe_value(typed)} is too large for a number", find_node_position(node))
             return None
 
-    def find_place(self, node: Node, path: jsonl.Path) -> TextPosition:
+    def find_position(self, node: Node, path: jsonl.JsonPath) -> TextPosition:
         """Return the position of a path: a key or a list item; for a missing path, that of its parent."""
-        place = node_position(node)
+        place = find_node_position(node)
         for part in path:
             if isinstance(node, MappingNode):
                 if id(node) not in self._indexed:  # a mapping may have many keys, each with a problem
                     pairs = (
-                        (self.document.text(key), (key, value))
+                        (self.document.typed_text(key), (key, value))
                         for key, value in node.value
                         if isinstance(key, ScalarNode)
                     )
                     self._indexed[id(node)] = dict(reversed(list(pairs)))  # the first of duplicate keys
                 if part not in self._indexed[id(node)]:
-                    return node_position(node)
+                    return find_node_position(node)
                 key, node = self._indexed[id(node)][part]
-                place = node_position(key)
+                place = find_node_position(key)
             elif isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
                 node = node.value[part]
-                place = node_position(node)
+                place = find_node_position(node)
         return place
 
     def read_value(self, path: str, key: Node, node: Node) -> Any:
         items = node.value if isinstance(node, SequenceNode) else []
         for tag in filter(None, map(find_unsupported_tag, (node, *items))):
-            self.problem(path, f"the tag {tag} is not supported; write the value as it is", node_position(key))
+            self.add_problem(path, f"the tag {tag} is not supported; write the value as it is", find_node_position(key))
         if is_null_node(node):
             return None
         if isinstance(node, ScalarNode):
-            return self.document.text(node)
+            return self.document.typed_text(node)
         if isinstance(node, SequenceNode):
             return [
-                self.document.text(item) if isinstance(item, ScalarNode) and not is_null_node(item) else None
+                self.document.typed_text(item) if isinstance(item, ScalarNode) and not is_null_node(item) else None
                 for item in node.value
             ]
         return dict.fromkeys(range(len(node.value)))
@@ -469,28 +493,28 @@ def _represent_text(dumper: _Dumper, text: str) -> ScalarNode:
 _Dumper.add_representer(str, _represent_text)
 
 
-def write_scenarios(scenarios: Iterable[Scenario]) -> str:
+def format_scenarios(scenarios: Iterable[Scenario]) -> str:
     """Return YAML text that loads as the same scenarios."""
-    return "".join(write_yaml([[each.to_stored() for each in scenarios]]))
+    return "".join(iterate_scenarios_yaml([[each.to_stored() for each in scenarios]]))
 
 
-def write_yaml(chunks: Iterable[Iterable[model.Scenario]]) -> Iterator[str]:
+def iterate_scenarios_yaml(chunks: Iterable[Iterable[model.Scenario]]) -> Iterator[str]:
     """Yield YAML text, chunk by chunk, that loads as the same scenarios."""
     yield dump_yaml({"version": "1.0"}) + "scenarios:"
     some = False
     for chunk in chunks:
-        if entries_ := [_entry(msgspec.to_builtins(each)) for each in chunk]:
+        if entries_ := [_make_file_entry(msgspec.to_builtins(each)) for each in chunk]:
             yield ("" if some else "\n") + dump_yaml(entries_)
             some = True
     if not some:
         yield " []\n"
 
 
-def _entry(values: Mapping[str, Any]) -> dict[str, Any]:
+def _make_file_entry(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a scenario or a turn as files have it, without null values."""
     entry = {name: value for name, value in values.items() if value is not None}
     if "turns" in entry:
-        entry["turns"] = [_entry(each) for each in entry["turns"]]
+        entry["turns"] = [_make_file_entry(each) for each in entry["turns"]]
     return entry
 
 

@@ -33,7 +33,7 @@ from pramana.load.problems import Problems, attach_source, describe_value, forma
 from pramana.model import Assertion, Case, Difficulty, Facets, Role, Source, Turn
 from pramana.plugins import assertion_types
 
-MAX_ITEMS = 10_000
+MAX_LIST_ITEMS = 10_000
 """Per list in a case: the errors of a longer one would fill the memory."""
 MAX_TOKENS = 2**31 - 1
 
@@ -41,7 +41,7 @@ Category = Literal["reasoning", "factual", "instruction_following", "coding", "s
 
 
 def _check_item_count(value: Any) -> Any:
-    if isinstance(value, list) and len(value) > MAX_ITEMS:
+    if isinstance(value, list) and len(value) > MAX_LIST_ITEMS:
         raise PydanticCustomError("endless", "too many items")
     return value
 
@@ -58,21 +58,21 @@ def _check_not_empty(value: tuple[Any, ...]) -> tuple[Any, ...]:
     return value
 
 
-def _check_registered(value: str) -> str:
+def _check_assertion_type(value: str) -> str:
     if value not in assertion_types:
         raise PydanticCustomError("assertion_type", "unknown assertion type")
     return value
 
 
-def _input_shape(value: Any) -> str | None:
+def _find_union_tag(value: Any) -> str | None:
     return "text" if isinstance(value, str) else "list" if isinstance(value, list | tuple) else None
 
 
-Text = Annotated[str, Field(strict=True, json_schema_extra={"minLength": 1}), AfterValidator(_check_not_blank)]
+NonBlankText = Annotated[str, Field(strict=True, json_schema_extra={"minLength": 1}), AfterValidator(_check_not_blank)]
 # After validation rather than min_length: pydantic counts only valid items, so a list of invalid ones would be "empty".
 _non_empty, _min_items = AfterValidator(_check_not_empty), Field(json_schema_extra={"minItems": 1})
-_limited_items = BeforeValidator(_check_item_count)
-_text_or_list = {"custom_error_type": "text_or_list", "custom_error_message": "text or list"}
+_item_count_validator = BeforeValidator(_check_item_count)
+_TEXT_OR_LIST_ERROR = {"custom_error_type": "text_or_list", "custom_error_message": "text or list"}
 
 
 class Message(BaseModel):
@@ -81,7 +81,7 @@ class Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     role: Role
-    content: Text
+    content: NonBlankText
 
 
 class StatedAssertion(BaseModel):
@@ -89,7 +89,7 @@ class StatedAssertion(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, title="Assertion")
 
-    type: Annotated[str, Field(strict=True), AfterValidator(_check_registered)]
+    type: Annotated[str, Field(strict=True), AfterValidator(_check_assertion_type)]
     case_sensitive: StrictBool = True
     threshold: Annotated[float, Field(strict=True, ge=0, le=1)] | None = Field(
         default=None, description="For semantic_similarity: the minimum similarity to pass"
@@ -113,7 +113,7 @@ class Metadata(BaseModel):
     tokens_est: Annotated[
         StrictInt, Field(ge=0, le=MAX_TOKENS, description="Estimated tokens of prompt and expected answer")
     ]
-    tags: Annotated[tuple[Text, ...], _limited_items] = ()
+    tags: Annotated[tuple[NonBlankText, ...], _item_count_validator] = ()
 
 
 class TestCase(BaseModel):
@@ -122,19 +122,19 @@ class TestCase(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, title="Pramana test case")
     __test__ = False  # not for pytest
 
-    id: Annotated[Text, Field(description="Unique in the suite; {category}-{num} by convention")]
+    id: Annotated[NonBlankText, Field(description="Unique in the suite; {category}-{num} by convention")]
     category: Category
     input: Annotated[
-        Annotated[Text, Tag("text")]
-        | Annotated[tuple[Message, ...], _non_empty, _limited_items, _min_items, Tag("list")],
-        Discriminator(_input_shape, **_text_or_list),
+        Annotated[NonBlankText, Tag("text")]
+        | Annotated[tuple[Message, ...], _non_empty, _item_count_validator, _min_items, Tag("list")],
+        Discriminator(_find_union_tag, **_TEXT_OR_LIST_ERROR),
         Field(description="Prompt, or a list of chat messages"),
     ]
     ideal: (
         Annotated[
-            Annotated[Text, Tag("text")]
-            | Annotated[tuple[Text, ...], _non_empty, _limited_items, _min_items, Tag("list")],
-            Discriminator(_input_shape, **_text_or_list),
+            Annotated[NonBlankText, Tag("text")]
+            | Annotated[tuple[NonBlankText, ...], _non_empty, _item_count_validator, _min_items, Tag("list")],
+            Discriminator(_find_union_tag, **_TEXT_OR_LIST_ERROR),
         ]
         | None
     ) = Field(default=None, description="Expected output, or several")
@@ -160,11 +160,11 @@ class TestCase(BaseModel):
 class SuiteFile:
     """The results of checking a whole suite file."""
 
-    cases: int
+    case_count: int
     """Number of lines with a case, valid or not."""
-    valid: int
+    valid_count: int
     tokens_est: int
-    hash: str | None
+    suite_hash: str | None
     """None if a problem makes the hash impossible."""
     categories: frozenset[str]
     assertion_types: frozenset[str]
@@ -177,9 +177,9 @@ def read_cases(path: str | PathLike[str], content: bytes | None = None) -> Itera
     """
     problems = Problems(limit=1)
     with jsonl.open_file(path, content) as file:
-        reader = _Reader(str(path), problems)
+        reader = _SuiteReader(str(path), problems)
         for line in jsonl.read_lines(file):
-            case = None if line.blank else reader.read(line)
+            case = None if line.is_blank else reader.read(line)
             if problems.errors:
                 raise InvalidInput.from_problems([each for each in problems if each.severity == "error"])
             if case:
@@ -192,9 +192,9 @@ def check_suite(path: str | PathLike[str], problems: Problems, content: bytes | 
     categories: set[str] = set()
     types: set[str] = set()
     with jsonl.open_file(path, content) as file, SortedCases() as ordered:
-        reader = _Reader(str(path), problems, ordered)
+        reader = _SuiteReader(str(path), problems, ordered)
         for line in jsonl.read_lines(file):
-            if not line.blank and (case := reader.read(line)):
+            if not line.is_blank and (case := reader.read(line)):
                 valid += 1
                 tokens += case.metadata.tokens_est
                 categories.add(case.category)
@@ -204,22 +204,22 @@ def check_suite(path: str | PathLike[str], problems: Problems, content: bytes | 
 
         def repeat(first: CasePosition, again: CasePosition, case_id: str) -> None:
             message = f"duplicate id {describe_value(case_id)}: lines {first.line} and {again.line}"
-            text = reader.text_at(file, again.offset)
-            reader.report_all(again.case, again.line, text, [Finding("error", ("id",), message)])
+            text = reader.read_line_at(file, again.byte_offset)
+            reader.add_problems(again.case_index, again.line, text, [Finding("error", ("id",), message)])
 
-        digest = ordered.digest(repeat)
+        digest = ordered.compute_hash(repeat)
     sound = digest if problems.errors == before else None
     return SuiteFile(reader.cases, valid, tokens, sound, frozenset(categories), frozenset(types))
 
 
-class _Reader:
+class _SuiteReader:
     """Reads one file's lines; tracks the case index and finds the columns of paths."""
 
     def __init__(self, file: str, problems: Problems, ordered: SortedCases | None = None) -> None:
         self.file, self.problems, self.ordered = file, problems, ordered
         self.cases = 0
 
-    def text_at(self, file: BinaryIO, offset: int) -> str:
+    def read_line_at(self, file: BinaryIO, offset: int) -> str:
         """Return a line read earlier, for the caret below it."""
         if self.problems.is_full():
             return ""
@@ -231,18 +231,20 @@ class _Reader:
         text = ""
         try:
             text = jsonl.decode_line(line)
-            value = _parse(text)
+            value = _parse_line(text)
             if self.ordered and isinstance(value, dict) and isinstance(value.get("id"), str):
-                self.ordered.add(CasePosition(line.number, index, line.offset), value)
+                self.ordered.add(CasePosition(line.number, index, line.byte_offset), value)
         except jsonl.BadLine as bad:
             shown = text or (line.data[:1000] if line.too_long else line.data).decode(errors="replace")
-            self.report(index, line.number, shown, bad.path, bad.message, bad.column)
+            self.add_problem(index, line.number, shown, bad.path, bad.message, bad.column)
             return None
         return self.validate(index, line, text, value)
 
-    def validate(self, index: int, line: jsonl.Line, text: str, value: Any) -> TestCase | None:
+    def validate(self, case_index: int, line: jsonl.Line, text: str, value: Any) -> TestCase | None:
         if not isinstance(value, dict):
-            self.report(index, line.number, text, (), f"a case must be an object, found {describe_value(value)}", 1)
+            self.add_problem(
+                case_index, line.number, text, (), f"a case must be an object, found {describe_value(value)}", 1
+            )
             return None
         case: TestCase | None = None
         findings: list[Finding] = []
@@ -251,28 +253,28 @@ class _Reader:
             case = TestCase.model_validate(value)
         except ValidationError as errors:
             room = self.problems.limit  # no messages are made for problems that are only counted
-            findings = [_finding(error) for error in errors.errors(include_url=False)[:room]]
+            findings = [_make_finding(error) for error in errors.errors(include_url=False)[:room]]
             uncounted = max(0, errors.error_count() - room)
         findings += _check_across_fields(value)
         if findings:
-            self.report_all(index, line.number, text, findings)
+            self.add_problems(case_index, line.number, text, findings)
         self.problems.errors += uncounted
         return None if any(each.severity == "error" for each in findings) else case
 
-    def report_all(self, index: int, line: int, text: str, findings: Sequence["Finding"]) -> None:
+    def add_problems(self, case_index: int, line_number: int, text: str, findings: Sequence["Finding"]) -> None:
         """Report the problems of one line; columns are found in one pass, and only for problems that are shown."""
         seen = [each for each in findings if not self.problems.is_full(each.severity)][: 2 * self.problems.limit]
-        columns = jsonl.find_columns(text, ((each.path, each.key) for each in seen)) if seen else {}
+        columns = jsonl.find_columns(text, ((each.path, each.is_at_key) for each in seen)) if seen else {}
         for each in findings:
-            column = columns.get((each.path, each.key), 1)
-            self.report(index, line, text, each.path, each.message, column, severity=each.severity)
+            column = columns.get((each.path, each.is_at_key), 1)
+            self.add_problem(case_index, line_number, text, each.path, each.message, column, severity=each.severity)
 
-    def report(
+    def add_problem(
         self,
-        index: int,
-        line: int,
+        case_index: int,
+        line_number: int,
         text: str,
-        path: jsonl.Path,
+        path: jsonl.JsonPath,
         message: str,
         column: int,
         *,
@@ -282,14 +284,14 @@ class _Reader:
             self.problems.add(Problem(message, severity=severity))
             return
         problem = Problem(
-            message, shorten_path(format_path((index, *path))), line, column, self.file, severity=severity
+            message, shorten_path(format_path((case_index, *path))), line_number, column, self.file, severity=severity
         )
         self.problems.add(attach_source(problem, text))
 
 
-def _parse(text: str) -> Any:
+def _parse_line(text: str) -> Any:
     value = jsonl.parse_line(text)
-    if "\\u" in text and (half := jsonl.find_half_surrogate(text)):
+    if "\\u" in text and (half := jsonl.find_lone_surrogate(text)):
         message = f"{text[half.column - 1 : half.column + 5]} is half of a surrogate pair, which is not valid text"
         raise jsonl.BadLine(message, half.column, half.path)
     return value
@@ -303,9 +305,9 @@ class Finding:
     """A problem of one case, before its column is known."""
 
     severity: Severity
-    path: jsonl.Path
+    path: jsonl.JsonPath
     message: str
-    key: bool = False
+    is_at_key: bool = False
     """Whether the key is meant, not its value."""
 
 
@@ -323,7 +325,7 @@ def _check_across_fields(value: dict[str, Any]) -> Iterator[Finding]:
     except BrokenPlugin as broken:
         yield Finding("error", ("assertion", "type"), str(broken))
         return
-    ideals = _valid_ideals(value.get("ideal"))
+    ideals = _parse_ideals(value.get("ideal"))
     if ideals is None:
         return
     missing = list(find_missing_fields(kind, stated.to_assertion(), ideals))
@@ -337,7 +339,7 @@ def _check_across_fields(value: dict[str, Any]) -> Iterator[Finding]:
             )
 
 
-def _valid_ideals(ideal: Any) -> tuple[str, ...] | None:
+def _parse_ideals(ideal: Any) -> tuple[str, ...] | None:
     """Return the ideals as a tuple, or None if they are invalid on their own."""
     if ideal is None:
         return ()
@@ -349,14 +351,14 @@ def _valid_ideals(ideal: Any) -> tuple[str, ...] | None:
 # ── Pydantic's errors in Pramana's words ──
 
 _CATEGORIES = get_args(Category)
-_OBJECTS: dict[str, type[BaseModel]] = {
+_MODEL_BY_OBJECT_NAME: dict[str, type[BaseModel]] = {
     "": TestCase,
     "assertion": StatedAssertion,
     "metadata": Metadata,
     "input": Message,
 }
-_CHOICES = {"category": _CATEGORIES, "difficulty": get_args(Difficulty), "role": get_args(Role)}
-_EXPECTED = {
+_CHOICES_BY_FIELD = {"category": _CATEGORIES, "difficulty": get_args(Difficulty), "role": get_args(Role)}
+_EXPECTED_BY_ERROR_TYPE = {
     "string_type": "text",
     "bool_type": "true or false",
     "int_type": "a whole number of at least 0",
@@ -368,14 +370,14 @@ _EXPECTED = {
 }
 
 
-def _finding(error: ErrorDetails) -> Finding:
+def _make_finding(error: ErrorDetails) -> Finding:
     path = error["loc"]
     if path and path[0] in ("input", "ideal"):  # drop the tag for the side of a union that pydantic tried
         path = path[:1] + path[2:]
-    return Finding("error", path, _message(path, error), key=error["type"] == "extra_forbidden")
+    return Finding("error", path, _describe_error(path, error), is_at_key=error["type"] == "extra_forbidden")
 
 
-def _message(path: jsonl.Path, error: ErrorDetails) -> str:
+def _describe_error(path: jsonl.JsonPath, error: ErrorDetails) -> str:
     names = [part for part in path if isinstance(part, str)]
     name = names[-1] if names else "the case"
     if path and isinstance(path[-1], int):
@@ -385,14 +387,16 @@ def _message(path: jsonl.Path, error: ErrorDetails) -> str:
         case "missing":
             return f"{name} is required"
         case "extra_forbidden":
-            known = [field.alias or key for key, field in _OBJECTS[".".join(names[:-1])].model_fields.items()]
+            known = [
+                field.alias or key for key, field in _MODEL_BY_OBJECT_NAME[".".join(names[:-1])].model_fields.items()
+            ]
             elsewhere = next(
                 (f"; {name} belongs in {place}" for place in ("assertion", "metadata") if _has_field(name, place)),
                 "",
             )
             return f"unknown key {describe_value(name)}{elsewhere or suggest_similar(name, known)}"
         case "literal_error":
-            choices = _CHOICES[name]
+            choices = _CHOICES_BY_FIELD[name]
             hint = suggest_similar(str(error["input"]), choices)
             return f"Invalid {name} {given}: expected {join_alternatives(choices)}{hint}"
         case "assertion_type":
@@ -402,15 +406,15 @@ def _message(path: jsonl.Path, error: ErrorDetails) -> str:
         case "less_than_equal":
             return f"{name} must be at most {int(error['ctx']['le']):,}, found {given}"
         case "endless":
-            return f"{name} must have at most {MAX_ITEMS:,} items, found {given}"
+            return f"{name} must have at most {MAX_LIST_ITEMS:,} items, found {given}"
         case "blank":
             return f"{name} must not be empty, found {given}"
         case "text_or_list":
             what = "a list of messages" if name == "input" else "a list of texts"
             return f"{name} must be text or {what}, found {given}"
         case kind:
-            return f"{name} must be {_EXPECTED.get(kind, error['msg'])}, found {given}"
+            return f"{name} must be {_EXPECTED_BY_ERROR_TYPE.get(kind, error['msg'])}, found {given}"
 
 
-def _has_field(name: str, place: str) -> bool:
-    return name != "schema_" and name in _OBJECTS[place].model_fields
+def _has_field(name: str, object_name: str) -> bool:
+    return name != "schema_" and name in _MODEL_BY_OBJECT_NAME[object_name].model_fields

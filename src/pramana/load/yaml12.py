@@ -19,23 +19,23 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from pramana.errors import Problem, Severity, escape_control_characters
 from pramana.load.problems import Problems, attach_source, describe_value, shorten_path
 
-MAX_BYTES = 32 << 20
+MAX_YAML_BYTES = 32 << 20
 MAX_CHARACTERS = 32 << 20
 MAX_DEPTH = 40
 MAX_NODES = 1_000_000
-MAX_EXPANDED = 10_000_000
+MAX_ALIAS_EXPANSION = 10_000_000
 """Characters and values that aliases may add to the written ones."""
 
 PLAIN_TAG = "?"
 """The tag of a plain scalar: neither quoted nor tagged."""
-_ABSENT = frozenset(("", "~", "null"))
+_NULL_SPELLINGS = frozenset(("", "~", "null"))
 _KNOWN_TAGS = {
     ScalarNode: ("tag:yaml.org,2002:str", "!", PLAIN_TAG),
     SequenceNode: ("tag:yaml.org,2002:seq", "!"),
     MappingNode: ("tag:yaml.org,2002:map", "!"),
 }
 # Text in YAML 1.2, but line breaks in YAML 1.1, hence in libyaml.
-_BREAKS_OF_1_1 = "\x85\u2028\u2029"
+_YAML_1_1_LINE_BREAKS = "\x85\u2028\u2029"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class TextPosition:
 class BadYaml(ValueError):
     """Text that is not one YAML document within bounds."""
 
-    def __init__(self, message: str, at: TextPosition) -> None:
+    def __init__(self, message: str, position: TextPosition) -> None:
         super().__init__(message)
-        self.message, self.at = message, at
+        self.message, self.at = message, position
 
 
 class _Parser(CParser):
@@ -63,9 +63,11 @@ class _Parser(CParser):
         self.depth += 1
         self.nodes += 1
         if self.nodes > MAX_NODES:
-            raise BadYaml(f"has more than {MAX_NODES:,} values; split it into several files", node_position(parent))
+            raise BadYaml(
+                f"has more than {MAX_NODES:,} values; split it into several files", find_node_position(parent)
+            )
         if self.depth > MAX_DEPTH:
-            raise BadYaml(f"nested more than {MAX_DEPTH} levels deep", node_position(parent))
+            raise BadYaml(f"nested more than {MAX_DEPTH} levels deep", find_node_position(parent))
 
     def ascend_resolver(self) -> None:
         self.depth -= 1
@@ -81,51 +83,51 @@ class Document:
     root: Node | None
     replaced_breaks: dict[int, str]
 
-    def text(self, node: ScalarNode) -> str:
+    def typed_text(self, node: ScalarNode) -> str:
         """Return the text of a scalar as it was typed."""
         value: str = node.value
         return value.translate(self.replaced_breaks) if self.replaced_breaks else value
 
 
-def compose(text: str) -> Document:
+def parse_yaml(text: str) -> Document:
     """Parse one document.
 
-    >>> document = compose("answer: no")
-    >>> key, value = document.root.value[0]
-    >>> document.text(value), node_position(key)
+    >>> document = parse_yaml("answer: no")
+    >>> key, value = document.parse_root.value[0]
+    >>> document.typed_text(value), find_node_position(key)
     ('no', TextPosition(line=1, column=1))
     """
     text = text.removeprefix("\ufeff")
     if len(text) > MAX_CHARACTERS:
         limit = f"{MAX_CHARACTERS >> 20} million characters"
         raise BadYaml(f"the text is longer than {limit}; split it into several files", TextPosition(1, 1))
-    if place := _tag_directive(text):
+    if place := _find_tag_directive(text):
         raise BadYaml("%TAG is not supported; remove it and all tags", place)
     stand_ins: dict[int, str] = {}
-    if not text.isascii() and any(each in text for each in _BREAKS_OF_1_1):
-        text, stand_ins = _replace_breaks(text)
+    if not text.isascii() and any(each in text for each in _YAML_1_1_LINE_BREAKS):
+        text, stand_ins = _replace_line_breaks(text)
     try:
         parser = _Parser(text)
     except UnicodeEncodeError as error:
         raise BadYaml(
-            "contains half of a surrogate pair, which is not valid text", position(text, error.start)
+            "contains half of a surrogate pair, which is not valid text", find_position(text, error.start)
         ) from None
     try:
         root = parser.get_single_node()
     except yaml.reader.ReaderError as error:  # its position counts bytes
         before = text.encode()[: error.position].decode(errors="ignore")
         code = error.character if isinstance(error.character, int) else ord(error.character)
-        raise BadYaml(f"the character U+{code:04X} is not allowed in YAML", position(text, len(before))) from None
+        raise BadYaml(f"the character U+{code:04X} is not allowed in YAML", find_position(text, len(before))) from None
     except UnicodeDecodeError:  # a tag may encode bytes as %ED%A0, which libyaml passes on
-        raise BadYaml("a tag holds escapes that are not UTF-8", position(text, max(text.find("%"), 0))) from None
+        raise BadYaml("a tag holds escapes that are not UTF-8", find_position(text, max(text.find("%"), 0))) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         index = min(mark.index, len(text)) if mark else 0  # at the end of the text libyaml counts a line too many
-        raise BadYaml(_describe_yaml_error(error, text[index : index + 1]), position(text, index)) from None
+        raise BadYaml(_describe_yaml_error(error, text[index : index + 1]), find_position(text, index)) from None
     finally:
         parser.dispose()
     if root is not None and "*" in text:
-        _check_alias_expansion(root, MAX_EXPANDED + 2 * len(text))  # text written in full is never too much
+        _check_alias_expansion(root, MAX_ALIAS_EXPANSION + 2 * len(text))  # text written in full is never too much
     return Document(root, stand_ins)
 
 
@@ -136,13 +138,13 @@ def decode_yaml(data: bytes, problems: Problems, file: str) -> str | None:
         return data.decode()
     except UnicodeDecodeError as error:
         before = data[: error.start].decode()
-        place = position(before, len(before))
+        place = find_position(before, len(before))
         byte = f"not UTF-8: byte 0x{data[error.start]:02x} is invalid here; save the file as UTF-8"
         problems.add(Problem(byte, "yaml", place.line, place.column, file))
         return None
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Split text at LF, CRLF and CR only, as editors and positions do."""
     return re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
 
@@ -156,56 +158,56 @@ class Reader:
         self.text, self.problems, self.file = text, problems, file
         self._lines: list[str] | None = None
 
-    def root(self, expected: str) -> Node | None:
+    def parse_root(self, expected: str) -> Node | None:
         """Parse the document; return its root, or None for an empty document, which is a problem."""
-        self.document = compose(self.text)
+        self.document = parse_yaml(self.text)
         root = self.document.root
         if root is None or is_null_node(root):
-            self.problem("yaml", f"the document is empty; expected {expected}", TextPosition(1, 1))
+            self.add_problem("yaml", f"the document is empty; expected {expected}", TextPosition(1, 1))
             return None
         return root
 
-    def problem(self, path: str, message: str, place: TextPosition, severity: Severity = "error") -> None:
+    def add_problem(self, path: str, message: str, position: TextPosition, severity: Severity = "error") -> None:
         """Add a problem, with its line unless it is only counted."""
-        problem = Problem(message, shorten_path(path), place.line, place.column, self.file, severity=severity)
+        problem = Problem(message, shorten_path(path), position.line, position.column, self.file, severity=severity)
         if not self.problems.is_full(severity):
             if self._lines is None:
-                self._lines = lines_of(self.text)
-            if place.line <= len(self._lines):
-                problem = attach_source(problem, self._lines[place.line - 1])
+                self._lines = split_lines(self.text)
+            if position.line <= len(self._lines):
+                problem = attach_source(problem, self._lines[position.line - 1])
         self.problems.add(problem)
 
-    def entries(self, mapping: MappingNode, prefix: str) -> Iterator[tuple[str, ScalarNode, Node]]:
+    def iterate_entries(self, mapping: MappingNode, prefix: str) -> Iterator[tuple[str, ScalarNode, Node]]:
         """Yield key text, key node and value node; report keys that are not text or are duplicates."""
         first: dict[str, ScalarNode] = {}
         for key, value in mapping.value:
             if not isinstance(key, ScalarNode):
-                self.problem(
-                    prefix.rstrip(".") or "yaml", "a key must be text, not a list or a mapping", node_position(key)
+                self.add_problem(
+                    prefix.rstrip(".") or "yaml", "a key must be text, not a list or a mapping", find_node_position(key)
                 )
                 continue
-            name = self.document.text(key)
+            name = self.document.typed_text(key)
             if name in first:
-                lines = f"lines {node_position(first[name]).line} and {node_position(key).line}"
-                self.problem(
+                lines = f"lines {find_node_position(first[name]).line} and {find_node_position(key).line}"
+                self.add_problem(
                     f"{prefix}{name}",
                     f"duplicate key {escape_control_characters(name[:60])}: {lines}",
-                    node_position(key),
+                    find_node_position(key),
                 )
                 continue
             first[name] = key
             yield name, key, value
 
-    def kind(self, node: Node) -> str:
+    def describe_kind(self, node: Node) -> str:
         """Return the kind of a node, for a message."""
         if is_null_node(node):
             return "nothing"
         if isinstance(node, ScalarNode):
-            return describe_value(self.document.text(node))
+            return describe_value(self.document.typed_text(node))
         return describe_value([None] * len(node.value)) if isinstance(node, SequenceNode) else "a mapping"
 
 
-def _tag_directive(text: str) -> TextPosition | None:
+def _find_tag_directive(text: str) -> TextPosition | None:
     """Find a `%TAG` before the document: thousands of them take libyaml hours."""
     if not text.lstrip().startswith(("%", "#")):
         return None
@@ -217,14 +219,14 @@ def _tag_directive(text: str) -> TextPosition | None:
     return None
 
 
-def node_position(node: Node) -> TextPosition:
+def find_node_position(node: Node) -> TextPosition:
     """Return where a node starts."""
     return TextPosition(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
 def is_null_node(node: Node) -> bool:
     """Return whether a value counts as missing: `null`, `~` or nothing at all, unquoted."""
-    return node.tag == PLAIN_TAG and node.value in _ABSENT
+    return node.tag == PLAIN_TAG and node.value in _NULL_SPELLINGS
 
 
 def find_unsupported_tag(node: Node) -> str | None:
@@ -232,15 +234,15 @@ def find_unsupported_tag(node: Node) -> str | None:
     return None if node.tag in _KNOWN_TAGS[type(node)] else str(node.tag).replace("tag:yaml.org,2002:", "!!")
 
 
-_escape = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))")
+_ESCAPE_RE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))")
 
 
-def _replace_breaks(text: str) -> tuple[str, dict[int, str]]:
+def _replace_line_breaks(text: str) -> tuple[str, dict[int, str]]:
     """Replace NEL, LS and PS by characters that the text neither holds nor escapes; positions stay the same."""
-    used = {*map(ord, set(text)), *(int(short or long, 16) for short, long in _escape.findall(text))}
+    used = {*map(ord, set(text)), *(int(short or long, 16) for short, long in _ESCAPE_RE.findall(text))}
     unused = (code for code in (*range(0xE000, 0xF900), *range(0xF0000, 0xFFFFE)) if code not in used)
-    stand_ins = dict(zip(unused, _BREAKS_OF_1_1, strict=False))
-    if len(stand_ins) < len(_BREAKS_OF_1_1):
+    stand_ins = dict(zip(unused, _YAML_1_1_LINE_BREAKS, strict=False))
+    if len(stand_ins) < len(_YAML_1_1_LINE_BREAKS):
         raise BadYaml(
             "contains U+0085, U+2028 or U+2029, and also every private-use character; remove U+0085, U+2028 and U+2029",
             TextPosition(1, 1),
@@ -248,7 +250,7 @@ def _replace_breaks(text: str) -> tuple[str, dict[int, str]]:
     return text.translate({ord(each): code for code, each in stand_ins.items()}), stand_ins
 
 
-def position(text: str, index: int) -> TextPosition:
+def find_position(text: str, index: int) -> TextPosition:
     """Return the position of a character; lines end at LF, CRLF and CR."""
     lines = text[:index].replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return TextPosition(len(lines), len(lines[-1]) + 1)
@@ -280,7 +282,7 @@ def _check_alias_expansion(root: Node, limit: int) -> None:
         if isinstance(node, ScalarNode):
             return 1 + len(node.value)
         if id(node) in open_nodes:
-            raise BadYaml("an alias makes this node contain itself", node_position(node))
+            raise BadYaml("an alias makes this node contain itself", find_node_position(node))
         if id(node) not in sizes:
             open_nodes.add(id(node))
             parts = node.value if isinstance(node, SequenceNode) else [part for pair in node.value for part in pair]
@@ -288,7 +290,7 @@ def _check_alias_expansion(root: Node, limit: int) -> None:
             open_nodes.discard(id(node))
             if sizes[id(node)] > limit:
                 raise BadYaml(
-                    f"with its aliases expanded, this node has more than {limit:,} characters", node_position(node)
+                    f"with its aliases expanded, this node has more than {limit:,} characters", find_node_position(node)
                 )
         return sizes[id(node)]
 

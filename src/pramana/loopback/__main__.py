@@ -28,10 +28,12 @@ AGENTS: Mapping[str, type[Agent]] = {
 """The agent of each wire format."""
 
 
-async def serve(given: argparse.Namespace) -> None:
+async def serve(arguments: argparse.Namespace) -> None:
     """Serve one agent until cancelled."""
-    agent, script = AGENTS[given.wire], make_script(vars(given))
-    async with VoiceLoopback(agent, script, key=given.key, port=given.port, log=given.log, keep=False) as server:
+    agent, script = AGENTS[arguments.wire], make_script(vars(arguments))
+    async with VoiceLoopback(
+        agent, script, key=arguments.key, port=arguments.port, log=arguments.log, keep=False
+    ) as server:
         sys.stdout.write(f"{server.url}\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

@@ -18,9 +18,9 @@ from pramana.loopback.voice import Agent, ReceivedRequest
 from pramana.providers.voice import pipecat
 from pramana.providers.voice.vocabulary import Codec, Format, Message
 
-SIGNATURE = "cvtkn_loopback"
+SIGNED_URL_TOKEN = "cvtkn_loopback"
 """The signature in an address that ElevenLabs signed."""
-CODECS: Mapping[str, Codec] = {"linear16": "pcm", "pcm_s16le": "pcm", "mulaw": "mulaw", "alaw": "alaw"}
+CODEC_BY_NAME: Mapping[str, Codec] = {"linear16": "pcm", "pcm_s16le": "pcm", "mulaw": "mulaw", "alaw": "alaw"}
 
 
 class ElevenLabsAgent(Agent):
@@ -39,14 +39,14 @@ class ElevenLabsAgent(Agent):
         self._transcript_sent = False
 
     @classmethod
-    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - unused: the signed URL replaces the key
+    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - unused: the signed URL replaces the key
         return None
 
     @classmethod
-    def answer_http(cls, got: ReceivedRequest, key: str | None) -> web.Response:
-        asked = f"agent_id={quote(got.query['agent_id'], safe='')}&conversation_signature={SIGNATURE}"
-        signed = web.json_response({"signed_url": f"ws://{got.headers['Host']}{cls.path}?{asked}"})
-        return super().refuse(got, key) or signed
+    def answer_http(cls, request: ReceivedRequest, key: str | None) -> web.Response:
+        asked = f"agent_id={quote(request.query['agent_id'], safe='')}&conversation_signature={SIGNED_URL_TOKEN}"
+        signed = web.json_response({"signed_url": f"ws://{request.headers['Host']}{cls.path}?{asked}"})
+        return super().make_upgrade_refusal(request, key) or signed
 
     def handle_message(self, message: Message) -> list[Message]:
         data = json.loads(message)
@@ -63,47 +63,47 @@ class ElevenLabsAgent(Agent):
             "user_input_audio_format": f"pcm_{self.uplink.rate}",
         }
         begun = {"type": "conversation_initiation_metadata", "conversation_initiation_metadata_event": event}
-        return [json.dumps(begun), self._ping()]
+        return [json.dumps(begun), self._next_ping_message()]
 
-    def begin_answer(self) -> list[Message]:
+    def answer_start_messages(self) -> list[Message]:
         self._transcript_sent = self.script.transcript == "with"  # the words come before the sound, all at once
-        return [self._words()] if self._transcript_sent else []
+        return [self._agent_response_message()] if self._transcript_sent else []
 
-    def send_sound(self, chunk: bytes) -> list[Message]:
+    def sound_messages(self, chunk: bytes) -> list[Message]:
         self._event += 1
-        return [self._audio(chunk, self._event)]
+        return [self._audio_message(chunk, self._event)]
 
-    def send_transcript(self, text: str, *, final: bool) -> list[Message]:  # noqa: ARG002 - unused: the script has the words
-        return [self._words()] if final and not self._transcript_sent else []
+    def agent_transcript_messages(self, text: str, *, final: bool) -> list[Message]:  # noqa: ARG002 - unused: the script has the words
+        return [self._agent_response_message()] if final and not self._transcript_sent else []
 
-    def send_recognised(self, text: str) -> list[Message]:
+    def caller_transcript_messages(self, text: str) -> list[Message]:
         return [json.dumps({"type": "user_transcript", "user_transcription_event": {"user_transcript": text}})]
 
     def on_speech_start(self) -> list[Message]:
         return [json.dumps({"type": "vad_score", "vad_score_event": {"vad_score": 0.97}})]
 
-    def end_answer(self) -> list[Message]:
-        return [json.dumps({"type": "agent_response_complete"}), self._ping()]
+    def answer_end_messages(self) -> list[Message]:
+        return [json.dumps({"type": "agent_response_complete"}), self._next_ping_message()]
 
-    def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002 - unused: both cases send the same message
+    def on_interruption(self, *, is_sending: bool) -> list[Message]:  # noqa: ARG002 - unused: both cases send the same message
         before = self._event
         self._event += 1
         said = {"original_agent_response": self.script.text, "corrected_agent_response": self.script.text[:5]}
         return [
             json.dumps({"type": "interruption", "interruption_event": {"event_id": self._event}}),
-            self._audio(b"\1\2" * 160, before),  # was in flight, and must not be played
+            self._audio_message(b"\1\2" * 160, before),  # was in flight, and must not be played
             json.dumps({"type": "agent_response_correction", "agent_response_correction_event": said}),
         ]
 
-    def _audio(self, chunk: bytes, number: int) -> str:
-        event = {"audio_base_64": base64.b64encode(chunk).decode(), "event_id": number}
+    def _audio_message(self, chunk: bytes, event_id: int) -> str:
+        event = {"audio_base_64": base64.b64encode(chunk).decode(), "event_id": event_id}
         return json.dumps({"type": "audio", "audio_event": event})
 
-    def _words(self) -> str:
+    def _agent_response_message(self) -> str:
         event = {"agent_response": self.script.text}
         return json.dumps({"type": "agent_response", "agent_response_event": event})
 
-    def _ping(self) -> str:
+    def _next_ping_message(self) -> str:
         self._event += 1
         return json.dumps({"type": "ping", "ping_event": {"event_id": self._event, "ping_ms": 40}})
 
@@ -129,8 +129,8 @@ class DeepgramAgent(Agent):
             return []
         self.settings = data
         heard, spoken = data["audio"]["input"], data["audio"]["output"]
-        self.uplink = Format(CODECS[heard["encoding"]], heard["sample_rate"])
-        self.downlink = Format(CODECS[spoken["encoding"]], self.script.wrong_rate or spoken["sample_rate"])
+        self.uplink = Format(CODEC_BY_NAME[heard["encoding"]], heard["sample_rate"])
+        self.downlink = Format(CODEC_BY_NAME[spoken["encoding"]], self.script.wrong_rate or spoken["sample_rate"])
         self.requested_model = data["agent"]["think"]["provider"]["model"]
         self.mark_ready()
         return [json.dumps({"type": "SettingsApplied"})]
@@ -138,23 +138,23 @@ class DeepgramAgent(Agent):
     def on_speech_start(self) -> list[Message]:
         return [json.dumps({"type": "UserStartedSpeaking"})]
 
-    def begin_answer(self) -> list[Message]:
+    def answer_start_messages(self) -> list[Message]:
         took = {"total_latency": 0.31, "tts_latency": 0.11, "ttt_latency": 0.2}
         return [json.dumps({"type": "AgentStartedSpeaking", **took})]
 
-    def send_sound(self, chunk: bytes) -> list[Message]:
+    def sound_messages(self, chunk: bytes) -> list[Message]:
         return [chunk]
 
-    def send_transcript(self, text: str, *, final: bool) -> list[Message]:
-        return self._words("assistant", text) if final else []
+    def agent_transcript_messages(self, text: str, *, final: bool) -> list[Message]:
+        return self._conversation_text("assistant", text) if final else []
 
-    def send_recognised(self, text: str) -> list[Message]:
-        return self._words("user", text)
+    def caller_transcript_messages(self, text: str) -> list[Message]:
+        return self._conversation_text("user", text)
 
-    def end_answer(self) -> list[Message]:
+    def answer_end_messages(self) -> list[Message]:
         return [json.dumps({"type": "AgentAudioDone"})]
 
-    def _words(self, role: str, text: str) -> list[Message]:
+    def _conversation_text(self, role: str, text: str) -> list[Message]:
         said = {"type": "ConversationText", "role": role, "content": text, "conversational_behavior": "default"}
         return [json.dumps(said)]
 
@@ -168,29 +168,39 @@ class VapiAgent(Agent):
 
     path = r"/[\w-]+/transport"
     downlink = Format("pcm", 16000)
-    _made: ClassVar[dict[str, dict[str, Any]]] = {}
+    _create_requests: ClassVar[dict[str, dict[str, Any]]] = {}
     """The requests that created calls, by call id."""
 
     def __init__(self, script: Script, got: ReceivedRequest) -> None:
         super().__init__(script, got)
-        request = self._made.get(got.path.split("/")[1], {})
+        request = self._create_requests.get(got.path.split("/")[1], {})
         self.requested_model = request.get("assistantId", "")
         form = request.get("transport", {}).get("audioFormat", {})
-        codec, rate = CODECS.get(form.get("format", ""), "pcm"), form.get("sampleRate", 16000)
+        codec, rate = CODEC_BY_NAME.get(form.get("format", ""), "pcm"), form.get("sampleRate", 16000)
         self.uplink, self.downlink = Format(codec, rate), Format(codec, script.wrong_rate or rate)
         self.goodbyes: list[str] = []
 
     @classmethod
-    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - unused: the signed URL replaces the key
+    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - unused: the signed URL replaces the key
         return None
 
     @classmethod
-    def answer_http(cls, got: ReceivedRequest, key: str | None) -> web.Response:
+    def answer_http(cls, request: ReceivedRequest, key: str | None) -> web.Response:
         call = str(uuid4())
-        cls._made[call] = got.body
-        transport = {**got.body["transport"], "websocketCallUrl": f"ws://{got.headers['Host']}/{call}/transport"}
-        told = {"id": call, "assistantId": got.body["assistantId"], "type": "vapi.websocketCall", "status": "queued"}
-        return super().refuse(got, key) or web.json_response({**told, "transport": transport}, status=201)
+        cls._create_requests[call] = request.body
+        transport = {
+            **request.body["transport"],
+            "websocketCallUrl": f"ws://{request.headers['Host']}/{call}/transport",
+        }
+        told = {
+            "id": call,
+            "assistantId": request.body["assistantId"],
+            "type": "vapi.websocketCall",
+            "status": "queued",
+        }
+        return super().make_upgrade_refusal(request, key) or web.json_response(
+            {**told, "transport": transport}, status=201
+        )
 
     def handle_message(self, message: Message) -> list[Message]:
         if isinstance(message, bytes):
@@ -201,34 +211,34 @@ class VapiAgent(Agent):
         return []
 
     def on_speech_start(self) -> list[Message]:
-        return self._speech("user", "started")
+        return self._speech_update("user", "started")
 
     def on_speech_stop(self) -> list[Message]:
-        return self._speech("user", "stopped")
+        return self._speech_update("user", "stopped")
 
-    def begin_answer(self) -> list[Message]:
-        return self._speech("assistant", "started")
+    def answer_start_messages(self) -> list[Message]:
+        return self._speech_update("assistant", "started")
 
-    def send_sound(self, chunk: bytes) -> list[Message]:
+    def sound_messages(self, chunk: bytes) -> list[Message]:
         return [chunk]
 
-    def send_transcript(self, text: str, *, final: bool) -> list[Message]:
-        return [self._words("assistant", text, "final" if final else "partial")]
+    def agent_transcript_messages(self, text: str, *, final: bool) -> list[Message]:
+        return [self._transcript_message("assistant", text, "final" if final else "partial")]
 
-    def send_recognised(self, text: str) -> list[Message]:
-        return [json.dumps({"message": json.loads(self._words("user", text, "final"))})]
+    def caller_transcript_messages(self, text: str) -> list[Message]:
+        return [json.dumps({"message": json.loads(self._transcript_message("user", text, "final"))})]
 
-    def end_answer(self) -> list[Message]:
-        return self._speech("assistant", "stopped")
+    def answer_end_messages(self) -> list[Message]:
+        return self._speech_update("assistant", "stopped")
 
-    def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002
-        return [json.dumps({"type": "user-interrupted"}), *self._speech("assistant", "stopped")]
+    def on_interruption(self, *, is_sending: bool) -> list[Message]:  # noqa: ARG002
+        return [json.dumps({"type": "user-interrupted"}), *self._speech_update("assistant", "stopped")]
 
-    def _speech(self, role: str, status: str) -> list[Message]:
+    def _speech_update(self, role: str, status: str) -> list[Message]:
         return [json.dumps({"type": "speech-update", "role": role, "status": status, "turn": 0})]
 
-    def _words(self, role: str, text: str, kind: str) -> str:
-        return json.dumps({"type": "transcript", "role": role, "transcriptType": kind, "transcript": text})
+    def _transcript_message(self, role: str, text: str, transcript_type: str) -> str:
+        return json.dumps({"type": "transcript", "role": role, "transcriptType": transcript_type, "transcript": text})
 
 
 class TwilioAgent(Agent):
@@ -265,20 +275,20 @@ class TwilioAgent(Agent):
                 self.stopped = True
         return []
 
-    def send_sound(self, chunk: bytes) -> list[Message]:
-        return [self._message(event="media", media={"payload": base64.b64encode(chunk).decode()})]
+    def sound_messages(self, chunk: bytes) -> list[Message]:
+        return [self._encode_message(event="media", media={"payload": base64.b64encode(chunk).decode()})]
 
-    def end_answer(self) -> list[Message]:
+    def answer_end_messages(self) -> list[Message]:
         self._asked_marks += 1
-        return [self._message(event="mark", mark={"name": f"answer {self._asked_marks}"})]
+        return [self._encode_message(event="mark", mark={"name": f"answer {self._asked_marks}"})]
 
-    def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002
-        return [self._message(event="clear")]
+    def on_interruption(self, *, is_sending: bool) -> list[Message]:  # noqa: ARG002
+        return [self._encode_message(event="clear")]
 
-    def send_unknown_event(self, filler: str) -> list[Message]:
-        return [self._message(event="unheard-of", filler=filler)]
+    def unknown_event_messages(self, filler: str) -> list[Message]:
+        return [self._encode_message(event="unheard-of", filler=filler)]
 
-    def _message(self, **message: Any) -> str:
+    def _encode_message(self, **message: Any) -> str:
         return json.dumps({**message, "streamSid": self.stream})
 
 
@@ -314,22 +324,22 @@ class PipecatAgent(Agent):
     def on_speech_stop(self) -> list[Message]:
         return [self._rtvi_message("user-stopped-speaking")]
 
-    def begin_answer(self) -> list[Message]:
+    def answer_start_messages(self) -> list[Message]:
         self._words = False
         return [self._rtvi_message("bot-started-speaking")]
 
-    def send_sound(self, chunk: bytes) -> list[Message]:
+    def sound_messages(self, chunk: bytes) -> list[Message]:
         self._frames += 1
         fields: pipecat.Fields = {"id": self._frames, "name": f"OutputAudioRawFrame#{self._frames}", "audio": chunk}
         return [pipecat.encode_frame("audio", {**fields, "sample_rate": self.downlink.rate, "num_channels": 1})]
 
-    def send_transcript(self, text: str, *, final: bool) -> list[Message]:
+    def agent_transcript_messages(self, text: str, *, final: bool) -> list[Message]:
         if final and self._words:
             return []
         self._words = True
         return [self._rtvi_message("bot-tts-text", {"text": text.strip()})]
 
-    def send_recognised(self, text: str) -> list[Message]:
+    def caller_transcript_messages(self, text: str) -> list[Message]:
         words = {"text": text, "user_id": "", "timestamp": "2026-01-01T00:00:00.000+00:00", "final": True}
         return [
             self._rtvi_message("user-transcription", {**words, "text": text[:4], "final": False}),
@@ -337,18 +347,18 @@ class PipecatAgent(Agent):
             self._rtvi_message("user-transcription", words),
         ]
 
-    def end_answer(self) -> list[Message]:
+    def answer_end_messages(self) -> list[Message]:
         tokens = {"tokens": [{"processor": "llm", "prompt_tokens": 21, "completion_tokens": 8}]}
         return [self._rtvi_message("metrics", tokens), self._rtvi_message("bot-stopped-speaking")]
 
-    def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002
+    def on_interruption(self, *, is_sending: bool) -> list[Message]:  # noqa: ARG002
         frame = pipecat.encode_frame("interruption", {"id": 2, "name": "InterruptionFrame#2"})
         return [frame, self._rtvi_message("bot-interrupted")]
 
-    def send_unknown_event(self, filler: str) -> list[Message]:
+    def unknown_event_messages(self, filler: str) -> list[Message]:
         return [self._rtvi_message("unheard-of", {"filler": filler})]
 
-    def _rtvi_message(self, kind: str, data: Any = None, number: str | None = None) -> bytes:
+    def _rtvi_message(self, kind: str, data: Any = None, message_id: str | None = None) -> bytes:
         message = {"label": "rtvi-ai", "type": kind}
-        more = {name: value for name, value in (("id", number), ("data", data)) if value is not None}
+        more = {name: value for name, value in (("id", message_id), ("data", data)) if value is not None}
         return pipecat.encode_frame("message", {"data": json.dumps({**message, **more})})

@@ -36,9 +36,9 @@ class LiveAgent(Agent):
         if name == "setup":
             self.setup, self.requested_model = body, body["model"].removeprefix("models/")
             self.mark_ready()
-            return [_message({"setupComplete": {"sessionId": "session_1"}})]
+            return [_encode_message({"setupComplete": {"sessionId": "session_1"}})]
         if "text" in body or body.get("turnComplete"):
-            self.reply()
+            self.request_answer()
         for blob in [body["audio"]] if "audio" in body else body.get("mediaChunks", ()):
             self.uplink = Format("pcm", int(blob["mimeType"].partition("rate=")[2] or 16000))
             self.receive_sound(binascii.a2b_base64(blob["data"].translate(_URL_SAFE)))
@@ -46,51 +46,51 @@ class LiveAgent(Agent):
 
     # Server messages
 
-    def send_sound(self, chunk: bytes) -> list[Message]:
+    def sound_messages(self, chunk: bytes) -> list[Message]:
         """Return a part of the model's turn with sound."""
         data = binascii.b2a_base64(chunk, newline=False).decode()
         blob = {"mimeType": f"audio/pcm;rate={self.downlink.rate}", "data": data}
-        return [_content(modelTurn={"parts": [{"inlineData": blob}]})]
+        return [_encode_server_content(modelTurn={"parts": [{"inlineData": blob}]})]
 
-    def send_transcript(self, text: str, *, final: bool) -> list[Message]:
+    def agent_transcript_messages(self, text: str, *, final: bool) -> list[Message]:
         """Return a piece of the transcript, if the setup requested one; an empty piece marks its end."""
         if self.setup is None or "outputAudioTranscription" not in self.setup:
             return []
         if not final:
-            return [_content(outputTranscription={"text": text})]
+            return [_encode_server_content(outputTranscription={"text": text})]
         late = {"text": text} if self.script.transcript == "late" else {}
-        return [_content(outputTranscription={**late, "finished": True})]
+        return [_encode_server_content(outputTranscription={**late, "finished": True})]
 
-    def send_recognised(self, text: str) -> list[Message]:
+    def caller_transcript_messages(self, text: str) -> list[Message]:
         """Return the caller's words in two pieces, if the setup requested them."""
         if self.setup is None or "inputAudioTranscription" not in self.setup:
             return []
         half = len(text) // 2
-        return [_content(inputTranscription={"text": piece}) for piece in (text[:half], text[half:])]
+        return [_encode_server_content(inputTranscription={"text": piece}) for piece in (text[:half], text[half:])]
 
-    def end_answer(self) -> list[Message]:
+    def answer_end_messages(self) -> list[Message]:
         """Return "generation complete", then "turn complete" with the token usage."""
         words = len(self.script.text.split())
         used: dict[str, Any] = {"promptTokenCount": 20, "responseTokenCount": words, "totalTokenCount": 20 + words}
         used["promptTokensDetails"] = [{"modality": "AUDIO", "tokenCount": 15}]
         used["responseTokensDetails"] = [{"modality": "AUDIO", "tokenCount": words}]
         done = {"serverContent": {"turnComplete": True}, "usageMetadata": used}
-        return [_content(generationComplete=True), _message(done)]
+        return [_encode_server_content(generationComplete=True), _encode_message(done)]
 
-    def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002 - unused: both cases send the same message
+    def on_interruption(self, *, is_sending: bool) -> list[Message]:  # noqa: ARG002 - unused: both cases send the same message
         """Return the interruption, which also ends the turn; as at Google, more of its words come between and after."""
-        said = [each for word in (" and", " so on") for each in self.send_transcript(word, final=False)]
+        said = [each for word in (" and", " so on") for each in self.agent_transcript_messages(word, final=False)]
         between, after = said[:1], said[1:]
-        return [_content(interrupted=True), *between, _content(turnComplete=True), *after]
+        return [_encode_server_content(interrupted=True), *between, _encode_server_content(turnComplete=True), *after]
 
-    def send_unknown_event(self, filler: str) -> list[Message]:
+    def unknown_event_messages(self, filler: str) -> list[Message]:
         """Return a message of an unknown type."""
-        return [_message({"loopbackUnheardOf": {"filler": filler}})]
+        return [_encode_message({"loopbackUnheardOf": {"filler": filler}})]
 
 
-def _content(**content: Any) -> bytes:
-    return _message({"serverContent": content})
+def _encode_server_content(**content: Any) -> bytes:
+    return _encode_message({"serverContent": content})
 
 
-def _message(body: Mapping[str, Any]) -> bytes:
+def _encode_message(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body).encode()

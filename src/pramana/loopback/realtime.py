@@ -18,7 +18,7 @@ from pramana.providers.voice.vocabulary import Format, Message
 class RealtimeAgent(Agent):
     """One session."""
 
-    prefix: ClassVar[str] = "/v1"
+    base_path: ClassVar[str] = "/v1"
     path: ClassVar[str] = "/realtime"
 
     def __init__(self, script: Script, got: ReceivedRequest) -> None:
@@ -30,7 +30,7 @@ class RealtimeAgent(Agent):
         spoken = {"format": {"type": "audio/pcm", "rate": 24000}, "voice": "marin", "speed": 1.0}
         heard = {"format": {"type": "audio/pcm", "rate": 24000}, "transcription": None, "noise_reduction": None}
         self.session: dict[str, Any] = {
-            "id": self._id("sess"),
+            "id": self._next_id("sess"),
             "object": "realtime.session",
             "type": "realtime",
             "model": self.requested_model,
@@ -49,7 +49,7 @@ class RealtimeAgent(Agent):
 
     def on_open(self) -> list[Message]:
         """Return the event that the session was created."""
-        return [self._event("session.created", session=self.session)]
+        return [self._encode_event("session.created", session=self.session)]
 
     def handle_message(self, message: Message) -> list[Message]:
         """Handle one client event."""
@@ -59,27 +59,27 @@ class RealtimeAgent(Agent):
     def handle_event(self, kind: str, event: Mapping[str, Any]) -> list[Message]:
         """Handle a client event of the given type."""
         if kind == "session.update":
-            return self._update(event["session"])
+            return self._update_session(event["session"])
         if kind == "input_audio_buffer.append":
-            self._append(binascii.a2b_base64(event["audio"]))
+            self._append_audio(binascii.a2b_base64(event["audio"]))
         elif kind == "response.create":
             self.mark_ready()
-            self.reply()
+            self.request_answer()
         return []
 
-    def _update(self, given: Mapping[str, Any]) -> list[Message]:
-        self.session = _merge_session(self.session, given)
+    def _update_session(self, changes: Mapping[str, Any]) -> list[Message]:
+        self.session = _merge_session(self.session, changes)
         if self.script.wrong_rate:
             self.session["audio"]["output"]["format"] = {"type": "audio/pcm", "rate": self.script.wrong_rate}
         else:
             self.downlink = _parse_format(self.session["audio"]["output"]["format"])
         self.uplink = _parse_format(self.session["audio"]["input"]["format"])
         self.mark_ready()
-        return [self._event("session.updated", session=self.session)]
+        return [self._encode_event("session.updated", session=self.session)]
 
-    def _append(self, frame: bytes) -> None:
+    def _append_audio(self, frame: bytes) -> None:
         self.mark_ready()
-        self._heard_s += len(frame) / self.uplink.bytes_a_second
+        self._heard_s += len(frame) / self.uplink.bytes_per_second
         if self.session["audio"]["input"]["turn_detection"] is not None:
             self.receive_sound(frame)
 
@@ -87,41 +87,45 @@ class RealtimeAgent(Agent):
 
     def on_speech_start(self) -> list[Message]:
         """Return the event that speech began, at its position in the caller's sound."""
-        self._asked_item = self._id("item")
+        self._asked_item = self._next_id("item")
         at = round(self._heard_s * 1000)
-        return [self._event("input_audio_buffer.speech_started", audio_start_ms=at, item_id=self._asked_item)]
+        return [self._encode_event("input_audio_buffer.speech_started", audio_start_ms=at, item_id=self._asked_item)]
 
     def on_speech_stop(self) -> list[Message]:
         """Return the event that speech ended, at its position, and commit the sound as an item."""
         at = round(self._heard_s * 1000)
-        stopped = self._event("input_audio_buffer.speech_stopped", audio_end_ms=at, item_id=self._asked_item)
+        stopped = self._encode_event("input_audio_buffer.speech_stopped", audio_end_ms=at, item_id=self._asked_item)
         return [stopped, *self._commit_item()]
 
-    def begin_answer(self) -> list[Message]:
+    def answer_start_messages(self) -> list[Message]:
         """Create the response and its item."""
-        self._response, self._item, self._sending = self._id("resp"), self._id("item"), True
+        self._response, self._item, self._sending = self._next_id("resp"), self._next_id("item"), True
         self._transcript = ""
-        item = self._answer_item("in_progress", [])
+        item = self._make_answer_item("in_progress", [])
         return [
-            self._event("response.created", response=self._response_resource("in_progress")),
-            self._event("response.output_item.added", response_id=self._response, output_index=0, item=item),
-            self._event("conversation.item.added", previous_item_id=self._asked_item or None, item=item),
-            self._event("response.content_part.added", **self._audio_place(), part={"type": "audio", "transcript": ""}),
+            self._encode_event("response.created", response=self._make_response_resource("in_progress")),
+            self._encode_event("response.output_item.added", response_id=self._response, output_index=0, item=item),
+            self._encode_event("conversation.item.added", previous_item_id=self._asked_item or None, item=item),
+            self._encode_event(
+                "response.content_part.added", **self._audio_position(), part={"type": "audio", "transcript": ""}
+            ),
         ]
 
-    def send_sound(self, chunk: bytes) -> list[Message]:
+    def sound_messages(self, chunk: bytes) -> list[Message]:
         """Return an audio delta."""
         delta = binascii.b2a_base64(chunk, newline=False).decode()
-        return [self._event("response.output_audio.delta", **self._audio_place(), delta=delta)]
+        return [self._encode_event("response.output_audio.delta", **self._audio_position(), delta=delta)]
 
-    def send_transcript(self, text: str, *, final: bool) -> list[Message]:
+    def agent_transcript_messages(self, text: str, *, final: bool) -> list[Message]:
         """Return a transcript delta, or the whole transcript."""
         if final:
-            return [self._event("response.output_audio_transcript.done", **self._audio_place(), transcript=text)]
+            return [
+                self._encode_event("response.output_audio_transcript.done", **self._audio_position(), transcript=text)
+            ]
         self._transcript += text
-        return [self._event("response.output_audio_transcript.delta", **self._audio_place(), delta=text)]
+        return [self._encode_event("response.output_audio_transcript.delta", **self._audio_position(), delta=text)]
 
-    def send_recognised(self, text: str) -> list[Message]:
+    def caller_transcript_messages(self, text: str) -> list[Message]:
         """Return the caller's words, if the session requested transcription."""
         if self.session["audio"]["input"]["transcription"] is None:
             return []
@@ -129,49 +133,49 @@ class RealtimeAgent(Agent):
         place = {"item_id": self._asked_item, "content_index": 0}
         kind = "conversation.item.input_audio_transcription"
         return [
-            self._event(f"{kind}.delta", **place, delta=text),
-            self._event(f"{kind}.completed", **place, transcript=text, usage=usage),
+            self._encode_event(f"{kind}.delta", **place, delta=text),
+            self._encode_event(f"{kind}.completed", **place, transcript=text, usage=usage),
         ]
 
-    def end_answer(self) -> list[Message]:
+    def answer_end_messages(self) -> list[Message]:
         """Return the done events of every part."""
         self._sending = False
         text = self.script.text if self.script.transcript == "with" else ""
-        item = self._answer_item("completed", [{"type": "output_audio", "transcript": text}])
+        item = self._make_answer_item("completed", [{"type": "output_audio", "transcript": text}])
         limits = [{"name": "requests", "limit": 1000, "remaining": 999, "reset_seconds": 0.06}]
         return [
-            self._event("response.output_audio.done", **self._audio_place()),
-            self._event(
-                "response.content_part.done", **self._audio_place(), part={"type": "audio", "transcript": text}
+            self._encode_event("response.output_audio.done", **self._audio_position()),
+            self._encode_event(
+                "response.content_part.done", **self._audio_position(), part={"type": "audio", "transcript": text}
             ),
-            self._event("response.output_item.done", response_id=self._response, output_index=0, item=item),
-            self._event("conversation.item.done", previous_item_id=self._asked_item or None, item=item),
-            self._event("response.done", response=self._response_resource("completed", item)),
-            self._event("rate_limits.updated", rate_limits=limits),
+            self._encode_event("response.output_item.done", response_id=self._response, output_index=0, item=item),
+            self._encode_event("conversation.item.done", previous_item_id=self._asked_item or None, item=item),
+            self._encode_event("response.done", response=self._make_response_resource("completed", item)),
+            self._encode_event("rate_limits.updated", rate_limits=limits),
         ]
 
-    def on_interruption(self, *, sending: bool) -> list[Message]:
+    def on_interruption(self, *, is_sending: bool) -> list[Message]:
         """Return the events of a cancelled response; none about it if it was sent completely.
 
         The order is OpenAI's: first the caller's speech, then sound and words of the old response that were in flight,
         its transcript as far as it was generated (further than it was heard) and its parts, and last the cancellation.
         """
-        if not sending or not self._sending:
+        if not is_sending or not self._sending:
             return []
         late = [
-            *self.send_sound(make_answer_sound(self.script, self.downlink)[-1]),
-            *self.send_transcript(" and", final=False),
+            *self.sound_messages(make_answer_sound(self.script, self.downlink)[-1]),
+            *self.agent_transcript_messages(" and", final=False),
         ]
         self._sending = False
-        item = self._answer_item("incomplete", [{"type": "output_audio", "transcript": self._transcript}])
+        item = self._make_answer_item("incomplete", [{"type": "output_audio", "transcript": self._transcript}])
         part = {"type": "audio", "transcript": self._transcript}
         return [
             *late,
-            self._event("response.output_audio.done", **self._audio_place()),
-            *self.send_transcript(self._transcript, final=True),
-            self._event("response.content_part.done", **self._audio_place(), part=part),
-            self._event("response.output_item.done", response_id=self._response, output_index=0, item=item),
-            self._event("response.done", response=self._response_resource("cancelled", item)),
+            self._encode_event("response.output_audio.done", **self._audio_position()),
+            *self.agent_transcript_messages(self._transcript, final=True),
+            self._encode_event("response.content_part.done", **self._audio_position(), part=part),
+            self._encode_event("response.output_item.done", response_id=self._response, output_index=0, item=item),
+            self._encode_event("response.done", response=self._make_response_resource("cancelled", item)),
         ]
 
     # Message shapes
@@ -181,16 +185,16 @@ class RealtimeAgent(Agent):
         item: dict[str, Any] = {"id": self._asked_item, "object": "realtime.item", "type": "message", "role": "user"}
         item |= {"status": "completed", "content": content}
         return [
-            self._event("input_audio_buffer.committed", previous_item_id=self._item or None, item_id=item["id"]),
-            self._event("conversation.item.added", previous_item_id=self._item or None, item=item),
-            self._event("conversation.item.done", previous_item_id=self._item or None, item=item),
+            self._encode_event("input_audio_buffer.committed", previous_item_id=self._item or None, item_id=item["id"]),
+            self._encode_event("conversation.item.added", previous_item_id=self._item or None, item=item),
+            self._encode_event("conversation.item.done", previous_item_id=self._item or None, item=item),
         ]
 
-    def _answer_item(self, status: str, content: list[Any]) -> dict[str, Any]:
+    def _make_answer_item(self, status: str, content: list[Any]) -> dict[str, Any]:
         kind = {"id": self._item, "object": "realtime.item", "type": "message", "role": "assistant"}
         return {**kind, "status": status, "content": content}
 
-    def _response_resource(self, status: str, *output: Any) -> dict[str, Any]:
+    def _make_response_resource(self, status: str, *output: Any) -> dict[str, Any]:
         details: dict[str, Any] | None = None
         usage: dict[str, Any] | None = None
         if status == "cancelled":
@@ -203,14 +207,14 @@ class RealtimeAgent(Agent):
         kind = {"id": self._response, "object": "realtime.response", "status": status, "status_details": details}
         return {**kind, "output": list(output), "output_modalities": ["audio"], "usage": usage, "metadata": None}
 
-    def _audio_place(self) -> dict[str, Any]:
+    def _audio_position(self) -> dict[str, Any]:
         return {"response_id": self._response, "item_id": self._item, "output_index": 0, "content_index": 0}
 
-    def _id(self, kind: str) -> str:
+    def _next_id(self, kind: str) -> str:
         return f"{kind}_{next(self._ids)}"
 
-    def _event(self, kind: str, **fields: Any) -> str:
-        return json.dumps({"type": kind, "event_id": self._id("event"), **fields})
+    def _encode_event(self, kind: str, **fields: Any) -> str:
+        return json.dumps({"type": kind, "event_id": self._next_id("event"), **fields})
 
 
 def _merge_session(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,6 +229,6 @@ def _merge_session(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, 
     return merged
 
 
-def _parse_format(given: Mapping[str, Any]) -> Format:
+def _parse_format(audio_format: Mapping[str, Any]) -> Format:
     codecs = {"audio/pcmu": Format("mulaw", 8000), "audio/pcma": Format("alaw", 8000)}
-    return codecs.get(given["type"], Format("pcm", 24000))
+    return codecs.get(audio_format["type"], Format("pcm", 24000))

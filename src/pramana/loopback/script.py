@@ -15,12 +15,12 @@ from pramana.providers.voice.vocabulary import Format
 if TYPE_CHECKING:
     from pramana.audio import Samples
 
-WINDOW_S = 0.01
+LEVEL_WINDOW_S = 0.01
 ONSET_WINDOWS = 3
 """Consecutive loud windows that count as speech; a click is shorter."""
-SOUND_RATE = 24000
+SCRIPT_SAMPLE_RATE = 24000
 """The sample rate of `Script.sound`."""
-TONE = 8000
+TONE_AMPLITUDE = 8000
 """The answer's amplitude, of 32,768, from its first sample on, so that its beginning is known to the sample."""
 
 
@@ -99,15 +99,15 @@ class SpeechDetector:
         self.last_at = self.last_within_s = 0.0
         """When the message with the last audible sample arrived, and the sample's position within it."""
 
-    def feed(self, samples: "Samples", rate: int, at: float) -> list[Literal["start", "stop"]]:
+    def feed(self, samples: "Samples", rate: int, received_at: float) -> list[Literal["start", "stop"]]:
         found: list[Literal["start", "stop"]] = []
-        size = max(1, int(rate * WINDOW_S))
+        size = max(1, int(rate * LEVEL_WINDOW_S))
         for begin in range(0, len(samples), size):
             window = samples[begin : begin + size]
-            if (last := audio.last_audible(window, rate)) is not None:
+            if (last := audio.find_last_audible(window, rate)) is not None:
                 self._loud += 1
                 self._quiet_s = 0.0
-                self.last_at, self.last_within_s = at, (begin + last) / rate
+                self.last_at, self.last_within_s = received_at, (begin + last) / rate
                 if not self.speaking and self._loud >= ONSET_WINDOWS:
                     self.speaking = True
                     found.append("start")
@@ -120,28 +120,28 @@ class SpeechDetector:
         return found
 
 
-_answers: dict[tuple[Script, Format], list[bytes]] = {}
+_answer_cache: dict[tuple[Script, Format], list[bytes]] = {}
 
 
 def make_answer_sound(script: Script, downlink: Format) -> list[bytes]:
     """Return the sound of every answer in messages: silence, then the tone or the given sound. Cached."""
-    if (made := _answers.get((script, downlink))) is None:
+    if (made := _answer_cache.get((script, downlink))) is None:
         import numpy as np
 
         rate = downlink.rate
         if script.sound:
             audible = np.frombuffer(script.sound, "<i2")
-            if rate != SOUND_RATE:
-                audible = audio.resample(audible, SOUND_RATE, rate)
+            if rate != SCRIPT_SAMPLE_RATE:
+                audible = audio.resample(audible, SCRIPT_SAMPLE_RATE, rate)
         else:
             at = np.arange(round(script.answer_s * rate)) / rate
             # Syllables of a quarter of a second with no silence in between: the level falls to a third.
-            loud = TONE * (2 + np.cos(2 * np.pi * 4 * at)) / 3
+            loud = TONE_AMPLITUDE * (2 + np.cos(2 * np.pi * 4 * at)) / 3
             audible = (loud * np.cos(2 * np.pi * 440 * at)).astype("<i2")
         silence = np.zeros(round(script.leading_silence_s * rate), "<i2")
         data = audio.encode(downlink.codec, np.concatenate([silence, audible]).astype("<i2"))
         size = max(1, round(script.chunk_s * rate)) * (2 if downlink.codec == "pcm" else 1)
-        made = _answers[script, downlink] = [data[begin : begin + size] for begin in range(0, len(data), size)]
+        made = _answer_cache[script, downlink] = [data[begin : begin + size] for begin in range(0, len(data), size)]
     return made
 
 

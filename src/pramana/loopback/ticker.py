@@ -11,10 +11,10 @@ from typing import Self
 from pramana import clock
 
 MAX_TICKS = 20_000
-TIMER_S = 0.001
+TIMER_LATENESS_S = 0.001
 """How late a timer fires on an idle machine."""
 TICK_S = 0.005
-WAITED_BEFORE_S = 0.1
+MAX_WAIT_BEFORE_EVENT_S = 0.1
 """How long before an event a wait may begin and still delay it."""
 SCHEDSTAT_FILE = Path("/proc/thread-self/schedstat")
 """Where Linux reports how long a thread has run and how long it has waited for a processor."""
@@ -29,21 +29,21 @@ class Ticker:
         """When each tick was due, when it ran, and the thread's total wait for a processor by then."""
 
     @property
-    def list_lateness(self) -> list[float]:
+    def list_lateness_s(self) -> list[float]:
         """Return how late other processes made each tick; its whole lateness where the system reports no waits."""
         late = [came - due for due, came, _ in self._ticks]
         if not SCHEDSTAT_FILE.exists():
             return late
         totals = [waited for _, _, waited in self._ticks]
         waits = [now - before for before, now in pairwise([totals[0] if totals else 0.0, *totals])]
-        return [min(each, wait + TIMER_S) for each, wait in zip(late, waits, strict=True)]
+        return [min(each, wait + TIMER_LATENESS_S) for each, wait in zip(late, waits, strict=True)]
 
-    def waited_for_processor_s(self, since: float, until: float) -> float:
+    def processor_wait_s(self, since: float, until: float) -> float:
         """Return how long this thread was runnable but waited for a processor between two moments.
 
         Delays it causes itself, such as a lock or its own work, do not count; 0 where the system reports no waits.
         """
-        after = before = thread_waited_s()
+        after = before = read_processor_wait_s()
         for _, came, waited in reversed(self._ticks):
             if came >= until:
                 after = waited
@@ -67,12 +67,12 @@ class Ticker:
         due = clock.monotonic()
         while True:
             now = clock.monotonic()
-            self._ticks.append((due, now, thread_waited_s()))
+            self._ticks.append((due, now, read_processor_wait_s()))
             due += (int((now - due) / self._period_s) + 1) * self._period_s
             await asyncio.sleep(max(0.0, due - clock.monotonic()))
 
 
-def thread_waited_s() -> float:
+def read_processor_wait_s() -> float:
     """Return how long this thread has waited for a processor since it began; 0 where the system does not report it."""
     try:
         return int(SCHEDSTAT_FILE.read_bytes().split()[1]) / 1e9

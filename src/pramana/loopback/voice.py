@@ -11,9 +11,9 @@ To add a vendor, derive from `Agent` and return messages; never send, wait or pa
 3. `on_open` returns the first messages. `handle_message` parses one client message field by field, calls
    `receive_sound` with its sound in the uplink's format, `mark_ready` once the handshake is done and `reply` for a
    written turn, and rejects an invalid message as the vendor does: with messages, or with `hang_up(code, reason)`.
-4. `on_speech_start`, `on_speech_stop`, `begin_answer`, `send_sound`, `send_transcript`, `send_recognised`,
-   `end_answer`, `on_interruption` and `send_unknown_event` return the vendor's messages for each step of the script,
-   or nothing where the vendor has none.
+4. `on_speech_start`, `on_speech_stop`, `answer_start_messages`, `sound_messages`, `agent_transcript_messages`,
+   `caller_transcript_messages`, `answer_end_messages`, `on_interruption` and `unknown_event_messages` return the
+   vendor's messages for each step of the script, or nothing where the vendor has none.
 5. Add it to `AGENTS` in `__main__`, so that it runs as a program.
 """
 
@@ -40,12 +40,12 @@ from pramana.loopback.script import (
     make_silence,
     spread_words,
 )
-from pramana.loopback.ticker import TICK_S, WAITED_BEFORE_S, Ticker
+from pramana.loopback.ticker import MAX_WAIT_BEFORE_EVENT_S, TICK_S, Ticker
 from pramana.providers.voice.vocabulary import FRAME_S, Format, Message
 
 __all__ = ["Agent", "Call", "Script", "Turn", "VoiceLoopback"]
 
-MAX_REASON_BYTES = 123
+MAX_CLOSE_REASON_BYTES = 123
 """The longest reason that the protocol allows in a close frame."""
 
 
@@ -66,7 +66,7 @@ class ReceivedRequest:
 class Agent:
     """The server side of one call in one vendor's wire format; one instance per call."""
 
-    prefix: ClassVar[str] = ""
+    base_path: ClassVar[str] = ""
     path: ClassVar[str] = "/"
     uplink = Format("pcm", 16000)
     downlink = Format("pcm", 24000)
@@ -88,14 +88,14 @@ class Agent:
     # Before the call: the upgrade and plain HTTP
 
     @classmethod
-    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:
+    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:
         """Return the refusal of an upgrade, or None; by default, refuse one that does not carry the key."""
-        if key is None or any(key in value for value in (*got.headers.values(), *got.query.values())):
+        if key is None or any(key in value for value in (*request.headers.values(), *request.query.values())):
             return None
         return web.json_response(cls.make_error_body(401, "Unauthorized"), status=401)
 
     @classmethod
-    def answer_http(cls, got: ReceivedRequest, key: str | None) -> web.Response:  # noqa: ARG003
+    def answer_http(cls, request: ReceivedRequest, key: str | None) -> web.Response:  # noqa: ARG003
         """Answer a request that is not an upgrade; `got.headers["Host"]` is the host it was sent to."""
         return web.json_response(cls.make_error_body(404, "Not found"), status=404)
 
@@ -114,7 +114,7 @@ class Agent:
         """Mark the handshake as done: sound counts from now on."""
         self.ready = True
 
-    def reply(self) -> None:
+    def request_answer(self) -> None:
         """Answer now, without a spoken turn: the client sent text, or ended the turn itself."""
         self.wants_answer = True
 
@@ -140,31 +140,31 @@ class Agent:
         """Return the messages to send when the caller's turn ends; an answer follows unless the agent hangs."""
         return []
 
-    def begin_answer(self) -> list[Message]:
+    def answer_start_messages(self) -> list[Message]:
         """Return the messages that precede the first sound."""
         return []
 
-    def send_sound(self, chunk: bytes) -> list[Message]:
+    def sound_messages(self, chunk: bytes) -> list[Message]:
         """Return the messages that carry sound in the downlink's format; the first one holds sound."""
         raise NotImplementedError
 
-    def send_transcript(self, text: str, *, final: bool) -> list[Message]:  # noqa: ARG002
+    def agent_transcript_messages(self, text: str, *, final: bool) -> list[Message]:  # noqa: ARG002
         """Return the next piece of the agent's transcript, or with `final` all of it, after the last piece."""
         return []
 
-    def send_recognised(self, text: str) -> list[Message]:  # noqa: ARG002
+    def caller_transcript_messages(self, text: str) -> list[Message]:  # noqa: ARG002
         """Return the agent's transcript of the caller."""
         return []
 
-    def end_answer(self) -> list[Message]:
+    def answer_end_messages(self) -> list[Message]:
         """Return the messages that follow the last sound."""
         return []
 
-    def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002
+    def on_interruption(self, *, is_sending: bool) -> list[Message]:  # noqa: ARG002
         """Return the messages to send when the caller interrupts an answer, sent or still playing."""
         return []
 
-    def send_unknown_event(self, filler: str) -> list[Message]:
+    def unknown_event_messages(self, filler: str) -> list[Message]:
         """Return an event of an unknown type that contains the filler."""
         return [json.dumps({"type": "loopback.unheard_of", "filler": filler})]
 
@@ -209,37 +209,37 @@ class Call:
                     break
             self.close_code = self._socket.close_code
         finally:
-            await self._stop()
+            await self._stop_answering()
             if self._streaming:
                 self._streaming.cancel()
                 await asyncio.wait([self._streaming])
 
-    async def _handle_sound(self, at: float) -> None:
+    async def _handle_sound(self, received_at: float) -> None:
         agent, script = self.agent, self._server.script
         if agent.ready and not self._ready:
             self._ready = True
             if script.unknown_event:
-                await self._send(agent.send_unknown_event("a" * (1 << 20) if script.large_event else "a"))
+                await self._send(agent.unknown_event_messages("a" * (1 << 20) if script.large_event else "a"))
             if script.continuous:
-                self._streaming = asyncio.create_task(self._stream())
+                self._streaming = asyncio.create_task(self._stream_silence())
             if script.greets:
-                self._answering = asyncio.create_task(self._answer(None, 0.0, at))
+                self._answering = asyncio.create_task(self._answer(None, 0.0, received_at))
         if agent.wants_answer and script.hang is None:
-            self._answering = asyncio.create_task(self._answer(None, 0.0, at, before=self._answering))
+            self._answering = asyncio.create_task(self._answer(None, 0.0, received_at, previous_answer=self._answering))
         agent.wants_answer = False
         sounds, agent.sounds = agent.sounds, []
         for frame in sounds:
-            for what in self._speech_detector.feed(decode_frame(agent.uplink, frame), agent.uplink.rate, at):
+            for what in self._speech_detector.feed(decode_frame(agent.uplink, frame), agent.uplink.rate, received_at):
                 await (self._on_speech_start() if what == "start" else self._on_speech_stop())
 
-    async def _stream(self) -> None:
+    async def _stream_silence(self) -> None:
         """Send silence in real time whenever everything sent so far has been played."""
         frame = make_silence(FRAME_S, self.agent.downlink)
         while True:
             now = clock.monotonic()
             if now >= self._plays_until and not self._speaks:
                 self._plays_until = max(now, self._plays_until) + FRAME_S
-                await self._send(self.agent.send_sound(frame))
+                await self._send(self.agent.sound_messages(frame))
             await asyncio.sleep(max(0.001, self._plays_until - clock.monotonic()))
 
     async def _on_speech_start(self) -> None:
@@ -247,65 +247,70 @@ class Call:
         playing = clock.monotonic() < self._plays_until
         await self._send(self.agent.on_speech_start())
         if self._server.script.interrupt and (sending or playing):
-            await self._stop()
+            await self._stop_answering()
             self._plays_until = 0.0
-            await self._send(self.agent.on_interruption(sending=sending))
+            await self._send(self.agent.on_interruption(is_sending=sending))
 
     async def _on_speech_stop(self) -> None:
         await self._send(self.agent.on_speech_stop())
         if self._server.script.hang is None:
             before, ear = self._answering, self._speech_detector
             self._answering = asyncio.create_task(
-                self._answer(ear.last_at, ear.last_within_s, ear.last_at, before=before)
+                self._answer(ear.last_at, ear.last_within_s, ear.last_at, previous_answer=before)
             )
 
     async def _answer(
-        self, ended_at: float | None, within_s: float, since: float, *, before: asyncio.Task[None] | None = None
+        self,
+        speech_end_at: float | None,
+        speech_end_within_s: float,
+        turn_end_at: float,
+        *,
+        previous_answer: asyncio.Task[None] | None = None,
     ) -> None:
         script, agent, server = self._server.script, self.agent, self._server
-        if before:
-            await asyncio.wait([before])
-        await asyncio.sleep(max(0.0, since + script.first_byte_s - clock.monotonic()))
+        if previous_answer:
+            await asyncio.wait([previous_answer])
+        await asyncio.sleep(max(0.0, turn_end_at + script.first_byte_s - clock.monotonic()))
         chunks = make_answer_sound(script, agent.downlink)
         pieces = spread_words(script.text, len(chunks))
         middle = len(chunks) // 2
-        await self._send(agent.begin_answer())
+        await self._send(agent.answer_start_messages())
         self._speaks = True
         if script.continuous:  # silence sent before plays first, and would delay the answer
             await asyncio.sleep(max(0.0, self._plays_until - clock.monotonic()))
         for number, chunk in enumerate(chunks):
-            messages = agent.send_sound(chunk)
+            messages = agent.sound_messages(chunk)
             now = clock.monotonic()
             await self._send(messages)
             if number == 0:
                 server.log_turn(
                     Turn(
-                        self._number, agent.requested_model, ended_at, within_s, now, script.leading_silence_s,
-                        server.waited_for_processor_s(since, now),
+                        self._number, agent.requested_model, speech_end_at, speech_end_within_s, now,
+                        script.leading_silence_s, server.processor_wait_s(turn_end_at, now),
                     )
                 )  # fmt: skip
-                if script.transcript == "with" and ended_at is not None:
-                    await self._send(agent.send_recognised(script.heard))
-            self._plays_until = max(now, self._plays_until) + len(chunk) / agent.downlink.bytes_a_second
+                if script.transcript == "with" and speech_end_at is not None:
+                    await self._send(agent.caller_transcript_messages(script.heard))
+            self._plays_until = max(now, self._plays_until) + len(chunk) / agent.downlink.bytes_per_second
             if script.transcript == "with" and pieces[number]:
-                await self._send(agent.send_transcript(pieces[number], final=False))
+                await self._send(agent.agent_transcript_messages(pieces[number], final=False))
             if number == middle:
-                await self._send_faults()
+                await self._send_scripted_faults()
             await asyncio.sleep(script.chunk_s / script.speed)
         self._speaks = False
         if script.transcript == "with":
-            await self._send(agent.send_transcript(script.text, final=True))
-        await self._send(agent.end_answer())
+            await self._send(agent.agent_transcript_messages(script.text, final=True))
+        await self._send(agent.answer_end_messages())
         if script.transcript == "late":
             await asyncio.sleep(script.late_s)
-            if ended_at is not None:
-                await self._send(agent.send_recognised(script.heard))
-            await self._send(agent.send_transcript(script.text, final=True))
+            if speech_end_at is not None:
+                await self._send(agent.caller_transcript_messages(script.heard))
+            await self._send(agent.agent_transcript_messages(script.text, final=True))
 
-    async def _send_faults(self) -> None:
+    async def _send_scripted_faults(self) -> None:
         script = self._server.script
         if script.unknown_event:
-            await self._send(self.agent.send_unknown_event("a" * (1 << 20) if script.large_event else "a"))
+            await self._send(self.agent.unknown_event_messages("a" * (1 << 20) if script.large_event else "a"))
         if script.bad_json:
             await self._send(['{"type": "loopback.cut", "half": '])
         if script.close_mid_turn:
@@ -321,10 +326,10 @@ class Call:
     async def _close(self, code: int, reason: str) -> None:
         # Do not wait for the close: a client that does not respond must not block the answer's task.
         with suppress(ConnectionError, RuntimeError):
-            cut = reason.encode()[:MAX_REASON_BYTES].decode("utf-8", "ignore")
+            cut = reason.encode()[:MAX_CLOSE_REASON_BYTES].decode("utf-8", "ignore")
             await self._socket.close(code=code, message=cut.encode(), drain=False)
 
-    async def _stop(self) -> None:
+    async def _stop_answering(self) -> None:
         task, self._answering = self._answering, None
         self._speaks = False
         if task and task is not asyncio.current_task():
@@ -365,9 +370,9 @@ class VoiceLoopback:
         """Return the answers so far, in the order of their first bytes."""
         return list(self._turns)
 
-    def waited_for_processor_s(self, since: float, until: float) -> float:
+    def processor_wait_s(self, since: float, until: float) -> float:
         """Return how long this process waited for a processor between two moments; 0 without a log."""
-        return self._ticker.waited_for_processor_s(since - WAITED_BEFORE_S, until) if self._log else 0.0
+        return self._ticker.processor_wait_s(since - MAX_WAIT_BEFORE_EVENT_S, until) if self._log else 0.0
 
     def log_turn(self, turn: Turn) -> None:
         """Keep a turn, and append it to the log."""
@@ -380,7 +385,7 @@ class VoiceLoopback:
         make_answer_sound(self.script, self.agent.downlink)  # import numpy and make the sound before any timing
         self._listening = await asyncio.get_running_loop().create_server(self._server, "127.0.0.1", self._port)
         port = self._listening.sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}{self.agent.prefix}"
+        self.url = f"http://127.0.0.1:{port}{self.agent.base_path}"
         if self._log:
             await self._ticker.__aenter__()
         return self
@@ -400,7 +405,7 @@ class VoiceLoopback:
             body = json.loads(read) if read else None
         except ValueError:
             body = None
-        path = request.path.removeprefix(self.agent.prefix)
+        path = request.path.removeprefix(self.agent.base_path)
         got = ReceivedRequest(request.method, path, request.query, request.headers, body)
         self.requests.append(got)
         if request.headers.get("Upgrade", "").lower() != "websocket":
@@ -410,7 +415,7 @@ class VoiceLoopback:
             return web.json_response(self.agent.make_error_body(status, said), status=status)
         if not re.fullmatch(self.agent.path, path):
             return web.json_response(self.agent.make_error_body(404, "Not found"), status=404)
-        if refusal := self.agent.refuse(got, self.key):
+        if refusal := self.agent.make_upgrade_refusal(got, self.key):
             return refusal
         socket = web.WebSocketResponse(max_msg_size=16 << 20, compress=False)
         await socket.prepare(request)

@@ -13,11 +13,17 @@ from urllib.parse import quote as percent
 
 from pramana.errors import AuthenticationFailed, InvalidInput, quote_text
 from pramana.model import Target
-from pramana.providers.kinds import CALLED_KINDS, VARIABLES, WITHOUT_ACCOUNT, Variables, providers
-from pramana.providers.redaction import without_secrets
+from pramana.providers.kinds import (
+    KINDS_WITHOUT_ACCOUNT,
+    VARIABLES_BY_KIND,
+    VOICE_AGENT_KINDS,
+    ProviderVariables,
+    providers,
+)
+from pramana.providers.redaction import strip_url_secrets
 from pramana.providers.voice.templates import BadTemplate, parse_template, value_to_text
 
-CONNECT_S = 30.0
+CONNECT_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +57,13 @@ class Account:
     @property
     def connect_timeout_s(self) -> float:
         """Return the connection timeout."""
-        return CONNECT_S if self.timeout_s is None else min(CONNECT_S, self.timeout_s)
+        return CONNECT_TIMEOUT_S if self.timeout_s is None else min(CONNECT_TIMEOUT_S, self.timeout_s)
 
     def __repr__(self) -> str:
-        return f"Account({without_secrets(self.base_url)!r}, {'with a key' if self.key else 'without a key'})"
+        return f"Account({strip_url_secrets(self.base_url)!r}, {'with a key' if self.key else 'without a key'})"
 
 
-ADDRESSED_BY_MODEL = ("twilio", "pipecat")
+KINDS_ADDRESSED_BY_MODEL = ("twilio", "pipecat")
 """Kinds whose model is the address to call."""
 Origin = tuple[str, str, int | None]
 _HAS_HOST_RE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\\]+[/?#]")
@@ -75,16 +81,16 @@ def find_key_destination(
     >>> find_key_destination("websocket", None, {"url": "wss://{model}/talk"}, "agent.example")
     (('wss', 'agent.example', 443), ('wss', 'agent.example', 443))
     """
-    if kind in ADDRESSED_BY_MODEL:
+    if kind in KINDS_ADDRESSED_BY_MODEL:
         return base_url, model
     if kind != "websocket" or description is None:
         return (base_url,)
     base = base_url or str(description.get("base_url") or "")
     url = str(description.get("url") or "{base_url}")  # without one, the request before the call returns it
-    called, named = _resolve_host_part(url, base, model)
+    called, named = _resolve_up_to_path(url, base, model)
     if named - {"model"} or (named and model is None):
         return None
-    origins = tuple(_origin(each) for each in (base or called, called))
+    origins = tuple(_parse_origin(each) for each in (base or called, called))
     return None if None in origins else origins
 
 
@@ -95,10 +101,10 @@ def find_caller_controlled_names(description: Mapping[str, Any], base_url: str |
     frozenset({'model'})
     """
     base = base_url or str(description.get("base_url") or "")
-    return _resolve_host_part(str(description.get("url") or ""), base, None)[1]
+    return _resolve_up_to_path(str(description.get("url") or ""), base, None)[1]
 
 
-def _resolve_host_part(url: str, base_url: str, model: str | None) -> tuple[str, frozenset[str]]:
+def _resolve_up_to_path(url: str, base_url: str, model: str | None) -> tuple[str, frozenset[str]]:
     """Return an address as a call would build it, at least up to its path, and the names used before the path."""
     made, named = "", set()
     values = {"base_url": base_url.partition("?")[0].rstrip("/"), "model": "x" if model is None else model}
@@ -119,7 +125,7 @@ def _resolve_host_part(url: str, base_url: str, model: str | None) -> tuple[str,
     return made, frozenset(named)
 
 
-def _origin(address: str) -> Origin | None:
+def _parse_origin(address: str) -> Origin | None:
     """Return scheme, host and port, as parsed for the connection."""
     from yarl import URL
 
@@ -140,7 +146,7 @@ class CommandLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisteredProvider:
     """A provider that a user registered: its kind, under a name, with an address and key.
 
     Registered under the name of its kind, it handles every model of that kind.
@@ -154,11 +160,11 @@ class Registered:
     """The default model, used where the id is given without a model."""
     description: Mapping[str, Any] | None = None
     """The description of a WebSocket agent."""
-    unlock: Callable[[], str | None] = field(default=lambda: None, repr=False, compare=False)
+    read_key: Callable[[], str | None] = field(default=lambda: None, repr=False, compare=False)
     """Returns the key; called only when an account is opened."""
 
 
-Lookup = Callable[[str], Registered | None]
+FindRegistered = Callable[[str], RegisteredProvider | None]
 """Returns the provider registered under an id."""
 
 
@@ -178,7 +184,7 @@ class PassedFunctions:
 class Accounts:
     """Looks up keys, base URLs and commands."""
 
-    lookup: Callable[[str], str | None] = field(repr=False)
+    read_variable: Callable[[str], str | None] = field(repr=False)
     """Returns an environment variable. Never shown: its source may hold every key."""
     timeout_s: float | None = 120.0
     commands: Mapping[str, CommandLine] = field(default_factory=dict)
@@ -187,81 +193,83 @@ class Accounts:
     """Whether providers that run code on this machine may be opened; False on a server."""
     proxy_for: Callable[[str], str | None] = field(default=lambda _: None, repr=False)
     """Returns the proxy for a URL; None: no proxy. Never shown: proxy URLs may hold passwords."""
-    registered: Lookup = field(default=lambda _: None, repr=False)
-    allow_private: bool = True
+    find_registered_provider: FindRegistered = field(default=lambda _: None, repr=False)
+    allow_private_addresses: bool = True
     """Whether addresses supplied by anyone but this machine's user may be private."""
-    for_others: bool = False
+    is_for_other_users: bool = False
     """Whether models are chosen by others than this machine's user. Then a key from the environment goes only to its
     vendor or to the base URL in the environment, never to a typed address."""
 
     def find_account(self, target: Target) -> Account | None:
         """Return the account of the target's provider; None if it needs none."""
         name = target.provider
-        if name in WITHOUT_ACCOUNT:
+        if name in KINDS_WITHOUT_ACCOUNT:
             return None
         if (account_id := target.arguments.get("account")) is not None:
-            return self._account_of_registered(target, str(account_id))
-        known = VARIABLES.get(name)
+            return self._make_account_of_registered(target, str(account_id))
+        known = VARIABLES_BY_KIND.get(name)
         if known is None:
             stem = re.sub(r"\W+", "_", name.upper())
-            known = Variables((f"{stem}_API_KEY",), (f"{stem}_BASE_URL",), "", key_required=False)
-        variable = next((each for each in known.keys if self.lookup(each)), None)
+            known = ProviderVariables((f"{stem}_API_KEY",), (f"{stem}_BASE_URL",), "", key_required=False)
+        variable = next((each for each in known.key_variables if self.read_variable(each)), None)
         if variable is None and known.key_required:
-            raise AuthenticationFailed(f"{name} needs an API key; set {' or '.join(known.keys)}")
+            raise AuthenticationFailed(f"{name} needs an API key; set {' or '.join(known.key_variables)}")
         typed = target.arguments.get("base_url") if name == "compatible" else None
-        stated = next((url for each in known.base_urls if (url := self.lookup(each))), known.base_url)
+        stated = next(
+            (url for each in known.base_url_variables if (url := self.read_variable(each))), known.default_base_url
+        )
         base_url = typed or stated
         if base_url is None:
             raise InvalidInput(
                 f"{quote_text(target.typed)} does not name a server; write http://HOST:PORT/v1#{target.model}, "
-                f"or set {known.base_urls[0]}"
+                f"or set {known.base_url_variables[0]}"
             )
-        ours = not (name in (*ADDRESSED_BY_MODEL, "websocket") or (typed and typed != (stated or "").rstrip("/")))
-        key = self.lookup(variable) if variable and (ours or not self.for_others) else None
+        ours = not (name in (*KINDS_ADDRESSED_BY_MODEL, "websocket") or (typed and typed != (stated or "").rstrip("/")))
+        key = self.read_variable(variable) if variable and (ours or not self.is_for_other_users) else None
         return Account(
             base_url,
             key,
             self.timeout_s,
-            variable=variable or known.keys[0],
+            variable=variable or known.key_variables[0],
             proxy=self.proxy_for(base_url),
             is_trusted_address=ours,
-            allow_private=self.allow_private,
-            part_server_key=None if self.for_others else self.lookup("COMPATIBLE_API_KEY"),
+            allow_private=self.allow_private_addresses,
+            part_server_key=None if self.is_for_other_users else self.read_variable("COMPATIBLE_API_KEY"),
             list_argument=typed or name,
         )
 
-    def _account_of_registered(self, target: Target, account_id: str) -> Account:
+    def _make_account_of_registered(self, target: Target, account_id: str) -> Account:
         """Return the account of a registered provider: with its own key, sent only where it was meant to go."""
-        found, described = self.registered(account_id), target.arguments.get("description")
+        found, described = self.find_registered_provider(account_id), target.arguments.get("description")
         if found is None:
             raise InvalidInput(
                 f"the provider {quote_text(account_id)} is no longer registered; register the provider again, or use "
                 "another one"
             )
         now, then = (
-            (found.base_url, _description_address(found.description)),
-            (target.arguments.get("base_url"), _description_address(described)),
+            (found.base_url, _make_address_identity(found.description)),
+            (target.arguments.get("base_url"), _make_address_identity(described)),
         )
-        if now != then or VARIABLES[found.kind] != VARIABLES.get(target.provider):
+        if now != then or VARIABLES_BY_KIND[found.kind] != VARIABLES_BY_KIND.get(target.provider):
             raise InvalidInput(
                 f"the address of the provider {quote_text(account_id)} has changed since the run started, and its key "
                 "is not sent to a new address; start a new run"
             )
-        known = VARIABLES[found.kind]
+        known = VARIABLES_BY_KIND[found.kind]
         meant = find_key_destination(found.kind, found.base_url, found.description, found.model)
         asked = find_key_destination(found.kind, found.base_url, found.description, target.model)
-        key = found.unlock() if asked is not None and asked == meant else None
+        key = found.read_key() if asked is not None and asked == meant else None
         if known.key_required and not key:
             raise AuthenticationFailed(f"{account_id} needs an API key; set the provider's apiKey")
-        base_url = found.base_url or known.base_url or ""
+        base_url = found.base_url or known.default_base_url or ""
         return Account(
             base_url,
             key,
             self.timeout_s,
             variable=f"the key of the provider {account_id}",
             proxy=self.proxy_for(base_url),
-            is_trusted_address=not (found.base_url or found.kind in (*ADDRESSED_BY_MODEL, "websocket")),
-            allow_private=self.allow_private,
+            is_trusted_address=not (found.base_url or found.kind in (*KINDS_ADDRESSED_BY_MODEL, "websocket")),
+            allow_private=self.allow_private_addresses,
             list_argument=account_id,
         )
 
@@ -272,13 +280,13 @@ class Accounts:
         """
         found = [
             name
-            for name, known in VARIABLES.items()
-            if name not in CALLED_KINDS
-            if any(map(self.lookup, known.keys if known.key_required else known.base_urls))
+            for name, known in VARIABLES_BY_KIND.items()
+            if name not in VOICE_AGENT_KINDS
+            if any(map(self.read_variable, known.key_variables if known.key_required else known.base_url_variables))
         ]
         return [*found, "local", *(name for name in providers.names() if name not in providers.builtin)]
 
 
-def _description_address(description: Mapping[str, Any] | None) -> tuple[Any, ...]:
+def _make_address_identity(description: Mapping[str, Any] | None) -> tuple[Any, ...]:
     """Return where a described agent is called, which is also where its key goes."""
     return (description.get("base_url"), description.get("url")) if description else ()

@@ -37,15 +37,18 @@ from pramana.errors import (
 )
 from pramana.providers.accounts import Account
 from pramana.providers.guard import AddressGuard
-from pramana.providers.redaction import KEY_LENGTH, Secrets
+from pramana.providers.redaction import MIN_KEY_LENGTH, Secrets
 
-MESSAGE_LIMIT = 300
+MAX_MESSAGE_LENGTH = 300
 MALFORMED_RESPONSE_ERRORS = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 """Raised while parsing a response of an unexpected shape."""
 
 
-class ReadingErrors:
-    """The context of `AccountErrors.reading_errors`; a class, since a generator costs each request a microsecond."""
+class ParseErrorTranslator:
+    """The context of `AccountErrors.translate_parse_errors`.
+
+    A class, since a generator costs each request a microsecond.
+    """
 
     __slots__ = ("_failures", "_renamed", "_what")
 
@@ -74,45 +77,47 @@ class AccountErrors:
         self.variable = account.variable or f"{re.sub(r'[^A-Z0-9]+', '_', vendor.upper())}_API_KEY"
         self._account, self._proxy = account, proxy
 
-    def quote(self, text: str) -> str:
+    def quote_safely(self, text: str) -> str:
         """Return text from outside in a form that is safe to show in a message."""
-        return self.secrets.blank_message(escape_control_characters(text))[:MESSAGE_LIMIT]
+        return self.secrets.redact_message(escape_control_characters(text))[:MAX_MESSAGE_LENGTH]
 
-    def make_broken_reply(self, what: str = "was cut off before its end") -> BrokenReply:
+    def make_broken_reply(self, problem: str = "was cut off before its end") -> BrokenReply:
         """Return the error for a response that violates the wire format."""
-        return BrokenReply(f"the reply of {self.provider_label} {what}")
+        return BrokenReply(f"the reply of {self.provider_label} {problem}")
 
-    def reading_errors(self, what: str, renamed: Mapping[str, str] | None = None) -> "ReadingErrors":
+    def translate_parse_errors(
+        self, problem: str, vendor_names: Mapping[str, str] | None = None
+    ) -> "ParseErrorTranslator":
         """Return a context that translates exceptions from parsing a response to a `ProviderError`.
 
-        A rejected parameter is reported by its name in the request: `renamed` maps our names to the vendor's.
+        A rejected parameter is reported by its name in the request: `vendor_names` maps our names to the vendor's.
         """
-        return ReadingErrors(self, what, renamed or {})
+        return ParseErrorTranslator(self, problem, vendor_names or {})
 
-    def make_key_in_answer(self) -> KeyInAnswer:
+    def make_leaked_key_error(self) -> KeyInAnswer:
         """Return the error for a response that cannot be stored as it is and must not be judged in any other form."""
         return KeyInAnswer(
             f"the reply of {self.provider_label} contains the account's API key, and keys are never stored; if it is "
             "not a "
-            f"secret, set {self.variable} to one of fewer than {KEY_LENGTH} characters"
+            f"secret, set {self.variable} to one of fewer than {MIN_KEY_LENGTH} characters"
         )
 
-    def check_storable(self, data: bytes) -> bytes:
+    def redact_for_storage(self, data: bytes) -> bytes:
         """Return JSON with secrets blanked; raise `KeyInAnswer` if that breaks it (an all-digit key in a number)."""
         try:
-            return self.secrets.blank_json(data)
+            return self.secrets.redact_json(data)
         except ValueError:
-            raise self.make_key_in_answer() from None
+            raise self.make_leaked_key_error() from None
 
-    def make_refusal(self, status: int, body: Any, *, retry_after: float | None = None) -> ProviderError:
+    def make_status_error(self, status: int, body: Any, *, retry_after: float | None = None) -> ProviderError:
         """Return the error for a status and its response body; also for an error in mid-stream."""
         error = ErrorBody.parse(body)
-        said = self.secrets.blank_message(escape_control_characters(error.message))
-        said = said if len(said) <= MESSAGE_LIMIT else said[: MESSAGE_LIMIT - 1] + "…"
+        said = self.secrets.redact_message(escape_control_characters(error.message))
+        said = said if len(said) <= MAX_MESSAGE_LENGTH else said[: MAX_MESSAGE_LENGTH - 1] + "…"
         says = f": {said}" if said else ""
         who = self.provider_label
         if error.code == "model_not_found" or (status == 404 and "model" in error.message.lower()):
-            return UnknownModel(f"{who} has no such model{says}", status=status, hint=self._how_to_list_models())
+            return UnknownModel(f"{who} has no such model{says}", status=status, hint=self._make_list_models_hint())
         if status == 402 or error.is_out_of_credit:
             return OutOfCredit(
                 f"the account at {who} is out of credit, or over its spending limit ({status}){says}; add credit or "
@@ -135,9 +140,9 @@ class AccountErrors:
             return Rejected(f"{who} rejected the prompt: content filter{says}", status=status)
         return Rejected(f"{who} rejected the request ({status}){says}", status=status, parameter=error.parameter)
 
-    def _how_to_list_models(self) -> Hint:
+    def _make_list_models_hint(self) -> Hint:
         listed = self._account.list_argument
-        return Hint("list_server_models" if "://" in listed else "list_models", self.quote(listed))
+        return Hint("list_server_models" if "://" in listed else "list_models", self.quote_safely(listed))
 
     def make_redirect_error(self, status: int, location: str = "") -> Rejected:
         """Return the error for a redirect; a host that contains a secret is not shown."""
@@ -165,7 +170,7 @@ class AccountErrors:
             )
         return Unavailable(f"{between} could not connect to {self.provider_label}: {status}", status=status)
 
-    def make_address_refused(self, reason: str) -> AddressRefused:
+    def make_address_refused_error(self, reason: str) -> AddressRefused:
         """Return the error for an address that must not be connected to."""
         return AddressRefused(
             f"requests to {self.provider_label} are blocked: {reason}; an administrator can allow them in the "
@@ -173,19 +178,19 @@ class AccountErrors:
             "Settings, Server, or with allowPrivateAddresses in PATCH /api/settings"
         )
 
-    def make_unreachable(
-        self, error: Exception, guard: AddressGuard | None, *, answered: bool = False
+    def make_unreachable_error(
+        self, error: Exception, guard: AddressGuard | None, *, in_response: bool = False
     ) -> ProviderError:
-        """Return the error for an exchange that failed: before the response, or with `answered` in the middle of it."""
-        if not answered and guard and guard.refused:  # the guard has just refused to connect
+        """Return the error for an exchange that failed before the response; `in_response`: in the middle of it."""
+        if not in_response and guard and guard.refused:  # the guard has just refused to connect
             why = f"its name resolves to {guard.refused[0]}"
             guard.refused.clear()
-            return self.make_address_refused(why)
+            return self.make_address_refused_error(why)
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return Unreachable(f"no connection to {self.provider_label} within {self._account.connect_timeout_s:g} s")
         if isinstance(error, TimeoutError):
             return Unavailable(f"no complete reply from {self.provider_label} within {self._account.timeout_s:g} s")
-        if answered:
+        if in_response:
             return self.make_broken_reply()
         if isinstance(error, aiohttp.ClientHttpProxyError):
             return self.make_proxy_error(error.status)
@@ -196,7 +201,7 @@ class AccountErrors:
             cause = error.os_error
             known = cause.errno is not None and cause.errno in errno.errorcode
             said = (os.strerror(cause.errno or 0) if known else cause.strerror) or str(cause)
-        return Unreachable(f"cannot reach {self.provider_label}: {self.quote(said) or type(error).__name__}")
+        return Unreachable(f"cannot reach {self.provider_label}: {self.quote_safely(said) or type(error).__name__}")
 
 
 _PARAMETER_RE = re.compile(
@@ -240,13 +245,13 @@ class ErrorBody:
         if isinstance(body, list) and body:  # Google's streams return a list with one element
             body = body[0]
         if isinstance(body, str):
-            return cls(body, parameter=_find_parameter(body), is_out_of_credit=_is_out_of_credit(body))
+            return cls(body, parameter=_find_parameter_name(body), is_out_of_credit=_is_out_of_credit(body))
         if not isinstance(body, dict):
             return cls("")
         error = body.get("error") or body.get("detail") or body
         if not isinstance(error, dict):
             text = error if isinstance(error, str) else json.dumps(error)
-            return cls(text, parameter=_find_parameter(text), is_out_of_credit=_is_out_of_credit(text))
+            return cls(text, parameter=_find_parameter_name(text), is_out_of_credit=_is_out_of_credit(text))
         message = error.get("message") or body.get("message") or ""
         message = message if isinstance(message, str) else json.dumps(message)
         named, code, wait = error.get("param"), error.get("code"), None
@@ -259,17 +264,17 @@ class ErrorBody:
         return cls(
             message,
             code if isinstance(code, str) else None,
-            named if isinstance(named, str) and named else _find_parameter(message),
+            named if isinstance(named, str) and named else _find_parameter_name(message),
             wait,
             _is_out_of_credit(message, reasons),
         )
 
 
-def _is_out_of_credit(message: str, reasons: Sequence[Any] = ()) -> bool:
-    return any(each in NO_CREDIT_CODES for each in reasons) or bool(_NO_CREDIT_RE.search(message[:2000]))
+def _is_out_of_credit(message: str, codes: Sequence[Any] = ()) -> bool:
+    return any(each in NO_CREDIT_CODES for each in codes) or bool(_NO_CREDIT_RE.search(message[:2000]))
 
 
-def _find_parameter(message: str) -> str | None:
+def _find_parameter_name(message: str) -> str | None:
     found = _PARAMETER_RE.search(message[:2000])
     return (found[1] or found[2]) if found else None
 

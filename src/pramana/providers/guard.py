@@ -21,17 +21,17 @@ from pramana import settings
 from pramana.errors import InvalidInput, NotFound, PramanaError, Unavailable, escape_control_characters, quote_text
 
 MAX_REDIRECTS = 5
-TIME_LIMIT_S = 30.0
+FETCH_TIMEOUT_S = 30.0
 """Timeout for the whole fetch: name lookups, connections, redirects and the last byte."""
-MAX_SHOWN_LENGTH = 200
+MAX_SHOWN_URL_LENGTH = 200
 """Longest address shown in a message, in characters."""
 
 _HOST_RE = re.compile(r"[\w.-]+|[\da-f:.]+(?:%[\w.-]+)?", re.ASCII)
 _REDIRECT_STATUSES = frozenset((301, 302, 303, 307, 308))
-_ALLOW_HINT = "PRAMANA_ALLOW_PRIVATE_ADDRESSES=1 allows it"
+_ALLOW_PRIVATE_HINT = "PRAMANA_ALLOW_PRIVATE_ADDRESSES=1 allows it"
 
 # Every special-purpose block, whatever its routing: only the rest is the public Internet.
-_NOT_PUBLIC_4 = {
+_NON_PUBLIC_IPV4_KINDS = {
     IPv4Network("0.0.0.0/8"): "unspecified",
     IPv4Network("10.0.0.0/8"): "private",
     IPv4Network("100.64.0.0/10"): "shared by customers of a carrier (100.64.0.0/10)",
@@ -48,8 +48,8 @@ _NOT_PUBLIC_4 = {
     IPv4Network("224.0.0.0/4"): "multicast",
     IPv4Network("240.0.0.0/4"): "reserved",
 }
-_PUBLIC_6 = IPv6Network("2000::/3")
-_NOT_PUBLIC_6 = {
+_PUBLIC_IPV6 = IPv6Network("2000::/3")
+_NON_PUBLIC_IPV6_KINDS = {
     IPv6Network("2001::/23"): "reserved",
     IPv6Network("2001:db8::/32"): "reserved",
     IPv6Network("3fff::/20"): "reserved",
@@ -61,7 +61,11 @@ _NOT_PUBLIC_6 = {
     IPv6Network("ff00::/8"): "multicast",
 }
 # Blocks whose addresses embed an IPv4 address, and the number of bits after it.
-_HOLDING_4 = {IPv6Network("::ffff:0:0/96"): 0, IPv6Network("64:ff9b::/96"): 0, IPv6Network("2002::/16"): 80}
+_BITS_AFTER_EMBEDDED_IPV4 = {
+    IPv6Network("::ffff:0:0/96"): 0,
+    IPv6Network("64:ff9b::/96"): 0,
+    IPv6Network("2002::/16"): 80,
+}
 
 
 def describe_private_address(address: str) -> str | None:
@@ -75,12 +79,12 @@ def describe_private_address(address: str) -> str | None:
     except ValueError:
         return "no address"
     if isinstance(found, IPv4Address):
-        return next((kind for network, kind in _NOT_PUBLIC_4.items() if found in network), None)
-    for network, behind in _HOLDING_4.items():
+        return next((kind for network, kind in _NON_PUBLIC_IPV4_KINDS.items() if found in network), None)
+    for network, behind in _BITS_AFTER_EMBEDDED_IPV4.items():
         if found in network:
             return describe_private_address(str(IPv4Address(int(found) >> behind & 0xFFFFFFFF)))
-    kind = next((kind for network, kind in _NOT_PUBLIC_6.items() if found in network), None)
-    return kind or (None if found in _PUBLIC_6 else "reserved")
+    kind = next((kind for network, kind in _NON_PUBLIC_IPV6_KINDS.items() if found in network), None)
+    return kind or (None if found in _PUBLIC_IPV6 else "reserved")
 
 
 class AddressGuard:
@@ -90,7 +94,7 @@ class AddressGuard:
         self.refused: list[str] = []
         """Addresses that were refused, each with its kind."""
 
-    def socket(self, address: "aiohttp.AddrInfoType") -> socket.socket:
+    def create_socket(self, address: "aiohttp.AddrInfoType") -> socket.socket:
         """Create the socket for one connection; a callback for aiohttp, which connects it to this very address."""
         family, kind, protocol, _, place = address
         host = str(place[0])
@@ -99,9 +103,9 @@ class AddressGuard:
             raise OSError(f"{host} is {reason}")
         return socket.socket(family, kind, protocol)
 
-    def connector(self) -> aiohttp.TCPConnector:
+    def make_connector(self) -> aiohttp.TCPConnector:
         """Return a guarded connector for a session; a session with a proxy is not guarded by it."""
-        return aiohttp.TCPConnector(socket_factory=self.socket, force_close=True)
+        return aiohttp.TCPConnector(socket_factory=self.create_socket, force_close=True)
 
 
 async def fetch(url: str, *, limit_bytes: int, allow_private: bool) -> bytes:
@@ -111,16 +115,16 @@ async def fetch(url: str, *, limit_bytes: int, allow_private: bool) -> bytes:
     retry may help.
     """
     try:
-        async with asyncio.timeout(TIME_LIMIT_S):
+        async with asyncio.timeout(FETCH_TIMEOUT_S):
             return await _fetch_following_redirects(_parse_url(url), limit_bytes, allow_private=allow_private)
     except TimeoutError:
-        raise Unavailable(f"{strip_credentials(url)} took longer than {TIME_LIMIT_S:g} s") from None
+        raise Unavailable(f"{strip_credentials(url)} took longer than {FETCH_TIMEOUT_S:g} s") from None
 
 
-async def _fetch_following_redirects(url: URL, limit: int, *, allow_private: bool) -> bytes:
+async def _fetch_following_redirects(url: URL, max_bytes: int, *, allow_private: bool) -> bytes:
     first = url
     for _ in range(MAX_REDIRECTS + 1):
-        found = await _fetch_once(url, limit, allow_private=allow_private)
+        found = await _fetch_once(url, max_bytes, allow_private=allow_private)
         if isinstance(found, bytes):
             return found
         if url.scheme == "https" and found.scheme == "http":
@@ -135,13 +139,13 @@ async def _fetch_following_redirects(url: URL, limit: int, *, allow_private: boo
     )
 
 
-async def _fetch_once(url: URL, limit: int, *, allow_private: bool) -> bytes | URL:
+async def _fetch_once(url: URL, max_bytes: int, *, allow_private: bool) -> bytes | URL:
     """Return the body at a URL, or the URL it redirects to."""
     proxy = settings.find_proxy(str(url))
     guard = None if allow_private else AddressGuard()
-    _check_spelling(url, allow_private=allow_private)
+    _check_host_spelling(url, allow_private=allow_private)
     session = aiohttp.ClientSession(
-        connector=guard.connector() if guard and not proxy else aiohttp.TCPConnector(force_close=True),
+        connector=guard.make_connector() if guard and not proxy else aiohttp.TCPConnector(force_close=True),
         timeout=aiohttp.ClientTimeout(total=None),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": "pramana", "Accept-Encoding": "identity"},
@@ -153,7 +157,7 @@ async def _fetch_once(url: URL, limit: int, *, allow_private: bool) -> bytes | U
                 return _parse_url(place, url)
             if not 200 <= response.status < 300:
                 raise _make_status_error(url, response.status)
-            return await _read_body(url, response, limit)
+            return await _read_body(url, response, max_bytes)
     except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: an address that no socket accepts
         if isinstance(error, TimeoutError):
             raise
@@ -162,19 +166,19 @@ async def _fetch_once(url: URL, limit: int, *, allow_private: bool) -> bytes | U
         raise Unavailable(f"{strip_credentials(url)} cannot be fetched: {_describe_failure(error)}") from None
 
 
-async def _read_body(url: URL, response: aiohttp.ClientResponse, limit: int) -> bytes:
-    too_large = InvalidInput(f"{strip_credentials(url)} is larger than {limit:,} bytes")
+async def _read_body(url: URL, response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    too_large = InvalidInput(f"{strip_credentials(url)} is larger than {max_bytes:,} bytes")
     coded = response.headers.get("Content-Encoding", "identity").strip().lower()
     if coded not in ("", "identity"):  # not requested, and a small body may decompress to any size
         raise InvalidInput(
             f"{strip_credentials(url)} was served compressed ({quote_text(coded, 40)}); serve it uncompressed"
         )
-    if (response.content_length or 0) > limit:
+    if (response.content_length or 0) > max_bytes:
         raise too_large
     body = bytearray()
     while chunk := await response.content.readany():
         body += chunk
-        if len(body) > limit:
+        if len(body) > max_bytes:
             raise too_large
     return bytes(body)
 
@@ -205,7 +209,7 @@ def describe_disguised_host(url: URL) -> str | None:
     >>> describe_disguised_host(URL("http://0x7f.1/")), describe_disguised_host(URL("http://localhost./")), describe_disguised_host(URL("https://api.example/"))
     ('its host is 127.0.0.1, which is loopback', 'its host is this machine', None)
     """
-    host, address = _host_of(url)
+    host, address = _parse_host(url)
     if address is None:
         return "its host is this machine" if host == "localhost" or host.endswith(".localhost") else None
     if kind := describe_private_address(address):
@@ -213,15 +217,15 @@ def describe_disguised_host(url: URL) -> str | None:
     return None if host == address else f"its host has an unusual spelling; write {address}"
 
 
-def _host_of(url: URL) -> tuple[str, str | None]:
+def _parse_host(url: URL) -> tuple[str, str | None]:
     """Return a host and the address it spells; None if only a name server can resolve it."""
     host = (url.raw_host or "").rstrip(".").lower()
     return host, host if ":" in host else _parse_numeric_host(host)
 
 
-def _check_spelling(url: URL, *, allow_private: bool) -> None:
+def _check_host_spelling(url: URL, *, allow_private: bool) -> None:
     """Refuse a host by its spelling alone, before any name server or proxy is involved."""
-    host, address = _host_of(url)
+    host, address = _parse_host(url)
     if address is None:
         if not allow_private and (host == "localhost" or host.endswith(".localhost")):
             raise _make_refusal(url, "is this machine")
@@ -241,7 +245,8 @@ def _parse_numeric_host(host: str) -> str | None:
 
 def _make_refusal(url: URL, reason: str) -> InvalidInput:
     return InvalidInput(
-        f"{strip_credentials(url)} is not fetched: {escape_control_characters(url.host or '')} {reason}; {_ALLOW_HINT}"
+        f"{strip_credentials(url)} is not fetched: {escape_control_characters(url.host or '')} {reason}; "
+        f"{_ALLOW_PRIVATE_HINT}"
     )
 
 
@@ -261,9 +266,9 @@ def _describe_failure(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"its certificate is not trusted ({getattr(error.certificate_error, 'verify_message', 'unknown')})"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return escape_control_characters(error.strerror or str(error.os_error))[:MAX_SHOWN_LENGTH]
+        return escape_control_characters(error.strerror or str(error.os_error))[:MAX_SHOWN_URL_LENGTH]
     if isinstance(error, OSError) and error.strerror:
-        return escape_control_characters(error.strerror)[:MAX_SHOWN_LENGTH]
+        return escape_control_characters(error.strerror)[:MAX_SHOWN_URL_LENGTH]
     return {"ClientPayloadError": "it was cut off before its end"}.get(type(error).__name__, type(error).__name__)
 
 
@@ -273,4 +278,4 @@ def strip_credentials(url: Any) -> str:
     scheme, mark, rest = bare.partition("://")
     place, slash, path = rest.partition("/")
     bare = escape_control_characters(f"{scheme}{mark}{place.rpartition('@')[2]}{slash}{path}")
-    return bare if len(bare) <= MAX_SHOWN_LENGTH else bare[: MAX_SHOWN_LENGTH - 1] + "…"
+    return bare if len(bare) <= MAX_SHOWN_URL_LENGTH else bare[: MAX_SHOWN_URL_LENGTH - 1] + "…"

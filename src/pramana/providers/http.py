@@ -24,9 +24,9 @@ from pramana.providers.deadlines import Deadlines
 from pramana.providers.failures import AccountErrors, ErrorBody, parse_retry_after
 from pramana.providers.guard import AddressGuard, describe_disguised_host
 from pramana.providers.reading import ReplyReader
-from pramana.providers.redaction import Secrets, without_secrets
+from pramana.providers.redaction import Secrets, strip_url_secrets
 
-REPLY_LIMIT = 64 << 20
+MAX_REPLY_BYTES = 64 << 20
 """Maximum size of a response in bytes: far above any real one, so that no server can fill our memory."""
 MAX_PAGES = 100
 """Maximum number of pages in a list of models."""
@@ -46,14 +46,14 @@ class HttpTransport:
         self.account = account
         base, _, self._query = account.base_url.partition("?")
         self._base = base.rstrip("/")
-        url = self._address("", vendor)
+        url = self._parse_address("", vendor)
         host = url.host_port_subcomponent or ""
         if url.user and account.key:
             raise InvalidInput(f"{host} has both a user name in its URL and an API key; set only one of them")
         self._urls: dict[str, URL] = {}
-        self._proxy = _proxy_of(account, host)
-        self.failures = AccountErrors(vendor, host, account, _secrets(account, url, self._proxy), self._proxy)
-        self._guard = self.guard_for(url)
+        self._proxy = _parse_proxy(account, host)
+        self.failures = AccountErrors(vendor, host, account, _collect_secrets(account, url, self._proxy), self._proxy)
+        self._guard = self.make_guard(url)
         self._headers_cache: tuple[Mapping[str, str] | None, CIMultiDict[str]] = (None, CIMultiDict())
         self._session: aiohttp.ClientSession | None = None
         self._deadlines = None if account.timeout_s is None else Deadlines(account.timeout_s)
@@ -64,49 +64,53 @@ class HttpTransport:
         *,
         headers: Mapping[str, str],
         body: Mapping[str, Any],
-        reading: ReplyReader,
-        last: Collection[str] = (),
+        reader: ReplyReader,
+        final_events: Collection[str] = (),
     ) -> None:
-        """Post the body as JSON and pass the events of the response to `reading` as they arrive.
+        """Post the body as JSON and pass the events of the response to `reader` as they arrive.
 
-        `[DONE]` ends the response, and so does an event named in `last`. Whether a stream that just stops is complete
-        is for the provider to decide: see `AccountErrors.make_broken_reply`.
+        `[DONE]` ends the response, and so does an event named in `final_events`. Whether a stream that just stops is
+        complete is for the provider to decide: see `AccountErrors.make_broken_reply`.
         """
         try:
             sent = aiohttp.BytesPayload(_encode_body(body), content_type="application/json")
         except (TypeError, ValueError, RecursionError) as error:
             raise Rejected(f"the request to {self.failures.vendor} cannot be written as JSON: {error}") from None
-        await self._exchange("POST", path, headers, sent, lambda response: self._read(response, reading, last))
+        await self._send_and_read(
+            "POST", path, headers, sent, lambda response: self._read_events(response, reader, final_events)
+        )
 
     async def get(self, path: str, *, headers: Mapping[str, str]) -> Any:
         """Return the JSON at the path."""
-        return await self._exchange("GET", path, headers, None, self._read_json)
+        return await self._send_and_read("GET", path, headers, None, self._read_json)
 
     async def upload(self, path: str, *, headers: Mapping[str, str], form: aiohttp.FormData) -> Any:
         """Post a form and return the JSON of the response."""
-        return await self._exchange("POST", path, headers, form, self._read_json)
+        return await self._send_and_read("POST", path, headers, form, self._read_json)
 
     async def download(
-        self, path: str, *, headers: Mapping[str, str], body: Mapping[str, Any], take: Callable[[bytes], None]
+        self, path: str, *, headers: Mapping[str, str], body: Mapping[str, Any], on_chunk: Callable[[bytes], None]
     ) -> None:
-        """Post the body as JSON and pass the bytes of the response to `take` as they arrive."""
+        """Post the body as JSON and pass the bytes of the response to `on_chunk` as they arrive."""
 
         async def read(response: aiohttp.ClientResponse) -> None:
             size = 0
             while chunk := await response.content.readany():
-                size = self._check_limit(size + len(chunk))
-                take(chunk)
+                size = self._check_reply_size(size + len(chunk))
+                on_chunk(chunk)
 
         sent = aiohttp.BytesPayload(_encode_body(body), content_type="application/json")
-        await self._exchange("POST", path, headers, sent, read)
+        await self._send_and_read("POST", path, headers, sent, read)
 
-    async def pages(self, path: str, *, headers: Mapping[str, str], take: Callable[[Any], str | None]) -> None:
-        """Fetch every page of a list of models; `take` returns the query of the next page, None after the last."""
+    async def fetch_pages(
+        self, path: str, *, headers: Mapping[str, str], read_page: Callable[[Any], str | None]
+    ) -> None:
+        """Fetch every page of a list of models; `read_page` returns the query of the next page, None after the last."""
         more, seen = "", {""}
         for _ in range(MAX_PAGES):
             page = await self.get(path + more, headers=headers)
-            with self.failures.reading_errors("is not a list of models"):
-                following = take(page)
+            with self.failures.translate_parse_errors("is not a list of models"):
+                following = read_page(page)
             if following is None:
                 return
             if (more := following) in seen:
@@ -115,7 +119,7 @@ class HttpTransport:
         endless = f"is an endless list of models: it repeats a page, or has more than {MAX_PAGES}"
         raise self.failures.make_broken_reply(endless)
 
-    def guard_for(self, url: URL) -> AddressGuard | None:
+    def make_guard(self, url: URL) -> AddressGuard | None:
         """Return the guard for connections to an address, None if none is needed; may refuse it by its spelling.
 
         With a proxy, the proxy connects, so its rules decide.
@@ -123,7 +127,7 @@ class HttpTransport:
         if not self.account.is_guarded:
             return None
         if why := describe_disguised_host(url):
-            raise self.failures.make_address_refused(why)
+            raise self.failures.make_address_refused_error(why)
         return None if self._proxy else AddressGuard()
 
     async def close(self) -> None:
@@ -134,84 +138,90 @@ class HttpTransport:
 
     # ── One exchange ──
 
-    async def _exchange(
+    async def _send_and_read(
         self,
         method: str,
         path: str,
         headers: Mapping[str, str],
-        sent: _Body,
-        read: Callable[[aiohttp.ClientResponse], Awaitable[_Read]],
+        payload: _Body,
+        read_response: Callable[[aiohttp.ClientResponse], Awaitable[_Read]],
     ) -> _Read:
-        watched = self._deadlines.begin() if self._deadlines else None
+        watched = self._deadlines.start_timeout() if self._deadlines else None
         response: aiohttp.ClientResponse | None = None
         answered = False
         try:
             response = await self._open_session().request(
-                method, self._url(path), data=sent, headers=self._with_account_headers(headers), allow_redirects=False
+                method,
+                self._find_url(path),
+                data=payload,
+                headers=self._with_account_headers(headers),
+                allow_redirects=False,
             )
             if response.status >= 300:
                 raise await self._make_refusal(response)
             answered = True
-            return await read(response)
+            return await read_response(response)
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
-            raise self.failures.make_unreachable(error, self._guard, answered=answered) from None
+            raise self.failures.make_unreachable_error(error, self._guard, in_response=answered) from None
         except asyncio.CancelledError:
             if self._deadlines and watched and self._deadlines.has_expired(watched):
-                raise self.failures.make_unreachable(TimeoutError(), self._guard) from None
+                raise self.failures.make_unreachable_error(TimeoutError(), self._guard) from None
             raise
         finally:
             if self._deadlines and watched:
-                self._deadlines.end(watched)
+                self._deadlines.stop_timeout(watched)
             if response is not None and not response.closed:  # fully read, it has released its connection already
                 response.close()
 
-    async def _read(self, response: aiohttp.ClientResponse, reading: ReplyReader, last: Collection[str]) -> None:
+    async def _read_events(
+        self, response: aiohttp.ClientResponse, reader: ReplyReader, final_events: Collection[str]
+    ) -> None:
         content, kind = response.content, response.content_type
         chunk = await content.readany()
         if "json" in kind or (kind != "text/event-stream" and chunk.lstrip()[:1] in (b"{", b"[")):
             whole = await self._read_rest(content, chunk)
-            reading.is_whole = True
-            reading.receive(None, whole, self._parse(whole), clock.monotonic())
+            reader.is_whole = True
+            reader.receive(None, whole, self._parse_json(whole), clock.monotonic())
             return
         events, size, heard, opening = EventParser(), 0, False, chunk
         while True:
             at = clock.monotonic()
-            for event, data in events.feed(chunk) if chunk else events.end():
+            for event, data in events.feed(chunk) if chunk else events.finish():
                 if data[:6] == b"[DONE]":
-                    await self._drain(content)
+                    await self._read_to_end(content)
                     return
                 heard = True
-                reading.receive(event, data, self._parse(data), at)
-                if event in last:
-                    await self._drain(content)
+                reader.receive(event, data, self._parse_json(data), at)
+                if event in final_events:
+                    await self._read_to_end(content)
                     return
             if not chunk:
                 if size and not heard and kind != "text/event-stream":
                     raise self.failures.make_broken_reply(
-                        f"is not JSON or an event stream; it begins {self._excerpt(opening)}"
+                        f"is not JSON or an event stream; it begins {self._quote_excerpt(opening)}"
                     )
                 return
-            size = self._check_limit(size + len(chunk))
+            size = self._check_reply_size(size + len(chunk))
             chunk = await content.readany()
 
     async def _read_json(self, response: aiohttp.ClientResponse) -> Any:
         data = await self._read_rest(response.content, b"")
-        parsed = self._parse(data)
-        return parsed if (kept := self.failures.check_storable(data)) is data else self._parse(kept)
+        parsed = self._parse_json(data)
+        return parsed if (kept := self.failures.redact_for_storage(data)) is data else self._parse_json(kept)
 
     async def _read_rest(self, content: aiohttp.StreamReader, first: bytes) -> bytes:
         parts, size = [first], len(first)
         while chunk := await content.readany():
             parts.append(chunk)
-            size = self._check_limit(size + len(chunk))
+            size = self._check_reply_size(size + len(chunk))
         return b"".join(parts)
 
-    def _check_limit(self, size: int) -> int:
-        if size > REPLY_LIMIT:
-            raise self.failures.make_broken_reply(f"is longer than {REPLY_LIMIT >> 20} MB")
-        return size
+    def _check_reply_size(self, byte_count: int) -> int:
+        if byte_count > MAX_REPLY_BYTES:
+            raise self.failures.make_broken_reply(f"is longer than {MAX_REPLY_BYTES >> 20} MB")
+        return byte_count
 
-    def _parse(self, data: bytes) -> Any:
+    def _parse_json(self, data: bytes) -> Any:
         try:
             return _fast_decode(data)
         except (ValueError, RecursionError):  # half a surrogate pair, NaN, an oversized number: JSON to some servers
@@ -219,12 +229,12 @@ class HttpTransport:
         try:
             return _decode(data.decode())
         except (ValueError, RecursionError):
-            raise self.failures.make_broken_reply(f"is not JSON; it begins {self._excerpt(data)}") from None
+            raise self.failures.make_broken_reply(f"is not JSON; it begins {self._quote_excerpt(data)}") from None
 
-    def _excerpt(self, data: bytes) -> str:
-        return quote_text(self.failures.secrets.blank_message(data[:4096].decode("utf-8", "replace")))
+    def _quote_excerpt(self, data: bytes) -> str:
+        return quote_text(self.failures.secrets.redact_message(data[:4096].decode("utf-8", "replace")))
 
-    async def _drain(self, content: aiohttp.StreamReader) -> None:
+    async def _read_to_end(self, content: aiohttp.StreamReader) -> None:
         # Leaving a response unread closes its connection. The answer is complete, so nothing here can spoil it.
         if content.at_eof():
             return
@@ -247,11 +257,11 @@ class HttpTransport:
             body = "" if "html" in response.content_type else body.strip()
         wait = parse_retry_after(response.headers)
         wait = ErrorBody.parse(body).retry_after_s if wait is None else wait
-        return self.failures.make_refusal(response.status, body, retry_after=wait)
+        return self.failures.make_status_error(response.status, body, retry_after=wait)
 
     # ── The connection ──
 
-    def _address(self, path: str, vendor: str) -> URL:
+    def _parse_address(self, path: str, vendor: str) -> URL:
         try:
             url = URL(self._base + path)
             if url.scheme in ("http", "https") and url.host:
@@ -259,12 +269,12 @@ class HttpTransport:
                 return url.extend_query(self._query) if self._query else url
         except ValueError:
             pass
-        found = quote_text(without_secrets(self._base))
+        found = quote_text(strip_url_secrets(self._base))
         raise InvalidInput(f"the base URL of {vendor} is {found}; expected http://host:port/path or https://…")
 
-    def _url(self, path: str) -> URL:
+    def _find_url(self, path: str) -> URL:
         if (url := self._urls.get(path)) is None:
-            url = self._urls[path] = self._address(path, self.failures.vendor)
+            url = self._urls[path] = self._parse_address(path, self.failures.vendor)
         return url
 
     def _open_session(self) -> aiohttp.ClientSession:
@@ -275,7 +285,7 @@ class HttpTransport:
                     f"the key or a header for {self.failures.vendor} contains a line break, a trailing space or "
                     f"another invalid character; set {self.failures.variable} again"
                 )
-            made_by = self._guard.socket if self._guard else None
+            made_by = self._guard.create_socket if self._guard else None
             self._session = aiohttp.ClientSession(
                 # The engine's limiter bounds the number of connections.
                 connector=aiohttp.TCPConnector(limit=0, socket_factory=made_by),
@@ -297,7 +307,7 @@ class HttpTransport:
         return made
 
 
-_TEXT_FIELDS = frozenset({"messages", "stream_options", "contents", "input", "system", "systemInstruction"})
+_TEXT_ONLY_FIELDS = frozenset({"messages", "stream_options", "contents", "input", "system", "systemInstruction"})
 """Request fields that adapters build from text alone."""
 
 
@@ -306,7 +316,11 @@ def _encode_body(body: Mapping[str, Any]) -> bytes:
     for name, value in body.items():
         kind = type(value)
         if not (
-            kind is str or kind is int or kind is bool or name in _TEXT_FIELDS or (kind is float and isfinite(value))
+            kind is str
+            or kind is int
+            or kind is bool
+            or name in _TEXT_ONLY_FIELDS
+            or (kind is float and isfinite(value))
         ):
             return _encode(body).encode()  # strict, since a parameter may hold anything; ten times slower
     try:
@@ -321,18 +335,18 @@ _decode = json.JSONDecoder(parse_constant=lambda _: None).decode
 _fast_decode = msgspec.json.Decoder().decode
 
 
-def _proxy_of(account: Account, host: str) -> URL | None:
+def _parse_proxy(account: Account, host: str) -> URL | None:
     if account.proxy is None:
         return None
     with suppress(ValueError):
         proxy = URL(account.proxy)
         if proxy.host:
             return proxy
-    found = quote_text(without_secrets(account.proxy))
+    found = quote_text(strip_url_secrets(account.proxy))
     raise InvalidInput(f"the proxy to {host} is {found}; expected http://host:port")
 
 
-def _secrets(account: Account, url: URL, proxy: URL | None) -> Secrets:
+def _collect_secrets(account: Account, url: URL, proxy: URL | None) -> Secrets:
     """Return everything to keep out of messages: the key, passwords, and credentials in headers or the address."""
     named = (*account.headers.items(), *url.query.items())
     proofs = [
@@ -403,7 +417,7 @@ class EventParser:
             # Comments, ids and retry times do not matter: requests are never repeated here.
         return complete
 
-    def end(self) -> list[tuple[str | None, bytes]]:
+    def finish(self) -> list[tuple[str | None, bytes]]:
         """Return the last event of a server that omits the final empty line."""
         return self.feed(b"\n\n" if self._rest else b"\n")
 

@@ -37,7 +37,7 @@ providers = Registry(
         "command": "pramana.providers.text.command:CommandProvider",
     },
 )
-ALIASES: Mapping[str, str] = {
+MODEL_ALIASES: Mapping[str, str] = {
     "opus": "claude-opus-4-6",
     "sonnet": "claude-sonnet-4-6",
     "haiku": "claude-haiku-4-5",
@@ -52,58 +52,58 @@ MODEL_PREFIXES: Mapping[str, re.Pattern[str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Variables:
+class ProviderVariables:
     """The environment variables that configure a provider; of several, the first one set is used."""
 
-    keys: tuple[str, ...]
-    base_urls: tuple[str, ...]
-    base_url: str | None = None
+    key_variables: tuple[str, ...]
+    base_url_variables: tuple[str, ...]
+    default_base_url: str | None = None
     """The vendor's own; None: there is no default."""
     key_required: bool = True
 
 
-VARIABLES: Mapping[str, Variables] = {
-    "openai": Variables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",), "https://api.openai.com/v1"),
-    "openai-responses": Variables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",), "https://api.openai.com/v1"),
-    "anthropic": Variables(
+VARIABLES_BY_KIND: Mapping[str, ProviderVariables] = {
+    "openai": ProviderVariables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",), "https://api.openai.com/v1"),
+    "openai-responses": ProviderVariables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",), "https://api.openai.com/v1"),
+    "anthropic": ProviderVariables(
         ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), ("ANTHROPIC_BASE_URL",), "https://api.anthropic.com"
     ),
-    "google": Variables(
+    "google": ProviderVariables(
         ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
         ("GOOGLE_GEMINI_BASE_URL",),
         "https://generativelanguage.googleapis.com",
     ),
-    "cascade": Variables(
+    "cascade": ProviderVariables(
         ("CASCADE_API_KEY", "OPENAI_API_KEY"),
         ("CASCADE_BASE_URL", "OPENAI_BASE_URL"),
         "https://api.openai.com/v1",
         key_required=False,
     ),
-    "openai-realtime": Variables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",), "https://api.openai.com/v1"),
-    "gemini-live": Variables(
+    "openai-realtime": ProviderVariables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",), "https://api.openai.com/v1"),
+    "gemini-live": ProviderVariables(
         ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
         ("GOOGLE_GEMINI_BASE_URL",),
         "https://generativelanguage.googleapis.com",
     ),
     # Their addresses are in their descriptions; a public agent of ElevenLabs needs no key.
-    "elevenlabs": Variables(("ELEVENLABS_API_KEY",), ("ELEVENLABS_BASE_URL",), "", key_required=False),
-    "deepgram": Variables(("DEEPGRAM_API_KEY",), ("DEEPGRAM_BASE_URL",), ""),
-    "vapi": Variables(("VAPI_API_KEY",), ("VAPI_BASE_URL",), ""),
-    "twilio": Variables(("TWILIO_AGENT_API_KEY",), ("TWILIO_AGENT_BASE_URL",), "", key_required=False),
-    "pipecat": Variables(("PIPECAT_API_KEY",), ("PIPECAT_BASE_URL",), "", key_required=False),
-    "websocket": Variables(("WEBSOCKET_API_KEY",), ("WEBSOCKET_BASE_URL",), "", key_required=False),
+    "elevenlabs": ProviderVariables(("ELEVENLABS_API_KEY",), ("ELEVENLABS_BASE_URL",), "", key_required=False),
+    "deepgram": ProviderVariables(("DEEPGRAM_API_KEY",), ("DEEPGRAM_BASE_URL",), ""),
+    "vapi": ProviderVariables(("VAPI_API_KEY",), ("VAPI_BASE_URL",), ""),
+    "twilio": ProviderVariables(("TWILIO_AGENT_API_KEY",), ("TWILIO_AGENT_BASE_URL",), "", key_required=False),
+    "pipecat": ProviderVariables(("PIPECAT_API_KEY",), ("PIPECAT_BASE_URL",), "", key_required=False),
+    "websocket": ProviderVariables(("WEBSOCKET_API_KEY",), ("WEBSOCKET_BASE_URL",), "", key_required=False),
     # A separate variable: OpenAI's key must not go to an arbitrary server.
-    "compatible": Variables(("COMPATIBLE_API_KEY",), ("COMPATIBLE_BASE_URL",), key_required=False),
+    "compatible": ProviderVariables(("COMPATIBLE_API_KEY",), ("COMPATIBLE_BASE_URL",), key_required=False),
 }
-CALLED_KINDS = (
+VOICE_AGENT_KINDS = (
     "cascade", "openai-realtime", "gemini-live", "elevenlabs", "deepgram", "vapi", "twilio", "pipecat", "websocket",
 )  # fmt: skip
 """Voice agents that need an account; their agents are not listed."""
-WITHOUT_ACCOUNT = ("local", "local-voice", "fake", "fake-voice", "python", "command")
-KINDS_RUNNING_CODE = ("python", "command")
+KINDS_WITHOUT_ACCOUNT = ("local", "local-voice", "fake", "fake-voice", "python", "command")
+CODE_RUNNING_KINDS = ("python", "command")
 
 
-def check_url(address: str, write: str, instead: str) -> str:
+def check_url(address: str, syntax_hint: str, secret_hint: str) -> str:
     """Return the address of a server if it may be stored; raise `InvalidInput` if it may hold a secret."""
     try:
         parts = urlsplit(address)
@@ -111,10 +111,10 @@ def check_url(address: str, write: str, instead: str) -> str:
     except ValueError:
         parts = urlsplit("")
     if not parts.hostname:
-        raise InvalidInput(f"the server address is not a URL; {write}")
+        raise InvalidInput(f"the server address is not a URL; {syntax_hint}")
     if parts.username or parts.password or parts.query:
         raise InvalidInput(
             f"the address of {parts.hostname} contains a user, a password or a query, and addresses are stored; "
-            f"leave them out and {instead}"
+            f"leave them out and {secret_hint}"
         )
     return address.rstrip("/")

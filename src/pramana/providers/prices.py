@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pramana import clock
 from pramana.errors import InvalidInput, Problem, quote_text, suggest_similar
 from pramana.model import Target, Usage
-from pramana.providers.kinds import CALLED_KINDS
+from pramana.providers.kinds import VOICE_AGENT_KINDS
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
@@ -31,36 +31,38 @@ FREE_KINDS = ("local", "local-voice", "fake", "fake-voice")
 FUNCTION_KIND = "python"
 USER_CODE_KINDS = (FUNCTION_KIND, "command")
 """Models that are the user's own code; its spending is not counted."""
-VENDORS: Mapping[str, str] = {
+PRICE_VENDOR_BY_KIND: Mapping[str, str] = {
     "openai": "openai",
     "openai-responses": "openai",
     "anthropic": "anthropic",
     "google": "google",
 }
 """Our providers by their name in genai-prices."""
-KINDS_WITHOUT_PRICE_LIST = (*USER_CODE_KINDS, *CALLED_KINDS)
+KINDS_WITHOUT_PRICE_LIST = (*USER_CODE_KINDS, *VOICE_AGENT_KINDS)
 """Functions have no published price; for voice agents the lists only have text, and sound costs many times that."""
-MAX_PRICE = 1e9
+MAX_USD_PER_MILLION = 1e9
 """Dollars per million tokens; anything above is a typo, and would make sums of costs overflow."""
 PRICE_CACHE_S = 600.0
 """How long a price is cached: some change with the hour or the date."""
-_FIELDS = ("input_per_million", "output_per_million", "cached_per_million")
-_PLACE = re.compile(r"(?s)(?P<message>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)")
+_PRICE_FIELDS = ("input_per_million", "output_per_million", "cached_per_million")
+_TOML_ERROR_RE = re.compile(
+    r"(?s)(?P<message>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Dollars per million tokens of each kind, above some number of input tokens; None is unknown."""
 
-    above: int
-    input: float | None
-    output: float | None
-    cached: float | None
-    request: float = 0.0
+    above_tokens: int
+    input_per_million: float | None
+    output_per_million: float | None
+    cached_per_million: float | None
+    per_request: float = 0.0
     """Dollars per request, regardless of tokens."""
 
 
-Origin = Literal["set", "file", "published", "free"]
+PriceOrigin = Literal["set", "file", "published", "free"]
 """The source of a price: set in the store, the user's file, genai-prices, or free of charge."""
 
 
@@ -68,15 +70,15 @@ Origin = Literal["set", "file", "published", "free"]
 class Price:
     """A model's price and its source."""
 
-    origin: Origin
-    steps: tuple[Rates, ...]
+    origin: PriceOrigin
+    tiers: tuple[Rates, ...]
     """Rates by the number of input tokens, starting at zero."""
-    name: str | None = None
+    matched_name: str | None = None
     """The name that matched, for a price set by name."""
 
 
 FREE_OF_CHARGE = Price("free", (Rates(0, 0.0, 0.0, 0.0),))
-_Key = tuple[str, str, str, str | None]
+_PriceKey = tuple[str, str, str, str | None]
 
 
 class Prices:
@@ -84,28 +86,28 @@ class Prices:
 
     def __init__(
         self,
-        own: Mapping[str, Rates] | None = None,
+        file_rates: Mapping[str, Rates] | None = None,
         digest: str | None = None,
-        kept: Mapping[str, Rates] | None = None,
+        stored_rates: Mapping[str, Rates] | None = None,
     ) -> None:
-        self._file_rates, self._digest, self._set_rates = dict(own or {}), digest, dict(kept or {})
-        self._rates_cache: dict[_Key, tuple[Rates, ...]] = {}
+        self._file_rates, self._digest, self._set_rates = dict(file_rates or {}), digest, dict(stored_rates or {})
+        self._rates_cache: dict[_PriceKey, tuple[Rates, ...]] = {}
         self._cache_expires_at = 0.0
 
     @classmethod
-    def load(cls, path: Path | None, kept: Mapping[str, Rates] | None = None) -> "Prices":
+    def load(cls, path: Path | None, stored_rates: Mapping[str, Rates] | None = None) -> "Prices":
         """Load the prices: the store's take precedence over the file's, and both over all others.
 
         A missing file has no prices.
         """
         if path is None or not path.exists():
-            return cls(kept=kept)
+            return cls(stored_rates=stored_rates)
         try:
             data = path.read_bytes()
             text = data.decode()
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidInput.from_problems([Problem(f"cannot be read: {error}", file=str(path))]) from None
-        return cls(_read_price_file(text, str(path)), hashlib.sha256(data).hexdigest()[:12], kept)
+        return cls(_read_price_file(text, str(path)), hashlib.sha256(data).hexdigest()[:12], stored_rates)
 
     @property
     def version(self) -> str:
@@ -122,17 +124,17 @@ class Prices:
 
     def find_price(self, target: Target) -> Price | None:
         """Return a target's price and its source; None if it is unknown."""
-        return FREE_OF_CHARGE if target.provider in FREE_KINDS else self._look_up(target, None)
+        return FREE_OF_CHARGE if target.provider in FREE_KINDS else self._find_uncached_price(target, None)
 
     def is_known(self, target: Target) -> bool:
         """Return whether the target's price is known before a request."""
-        return target.provider in FREE_KINDS or bool(self._rates(target, None))
+        return target.provider in FREE_KINDS or bool(self._find_tiers(target, None))
 
-    def can_count(self, target: Target) -> bool:
+    def can_count_cost(self, target: Target) -> bool:
         """Return whether a cost limit can count what a target costs: its price is known, or its replies may state it.
 
         >>> targets = Target("", "openai", "no-such"), Target("", "python", "a:b"), Target("", "command", "a")
-        >>> list(map(Prices().can_count, targets))
+        >>> list(map(Prices().can_count_cost, targets))
         [False, True, False]
         """
         return self.is_known(target) or target.provider == FUNCTION_KIND
@@ -151,41 +153,48 @@ class Prices:
         """Return the cost in dollars; None when the price or the tokens are unknown."""
         if target.provider in FREE_KINDS:
             return 0.0
-        steps = self._rates(target, served_model)
+        steps = self._find_tiers(target, served_model)
         if not steps:
             return None
         asked, answered, cached = usage.input_tokens, usage.output_tokens, usage.cached_tokens or 0
         rates = steps[0]
         if len(steps) > 1:
             for step in steps[1:]:
-                if asked is not None and asked > step.above:
+                if asked is not None and asked > step.above_tokens:
                     rates = step
-        if rates.input == rates.output == rates.cached == 0:
-            return rates.request  # free tokens need not be counted
-        if asked is None or (answered is None and rates.output is not None):
+        if rates.input_per_million == rates.output_per_million == rates.cached_per_million == 0:
+            return rates.per_request  # free tokens need not be counted
+        if asked is None or (answered is None and rates.output_per_million is not None):
             return None
-        if (asked and rates.input is None) or (answered and rates.output is None):
+        if (asked and rates.input_per_million is None) or (answered and rates.output_per_million is None):
             return None
         cached = min(cached, asked)
-        plain = (asked - cached) * (rates.input or 0.0)
-        return rates.request + (plain + cached * (rates.cached or 0.0) + (answered or 0) * (rates.output or 0.0)) / 1e6
+        plain = (asked - cached) * (rates.input_per_million or 0.0)
+        return (
+            rates.per_request
+            + (plain + cached * (rates.cached_per_million or 0.0) + (answered or 0) * (rates.output_per_million or 0.0))
+            / 1e6
+        )
 
-    def _rates(self, target: Target, served: str | None) -> tuple[Rates, ...]:
+    def _find_tiers(self, target: Target, served_model: str | None) -> tuple[Rates, ...]:
         now = clock.monotonic()
         if now > self._cache_expires_at:
             self._rates_cache.clear()
             self._cache_expires_at = now + PRICE_CACHE_S
-        key = (target.typed, target.provider, target.model, served)
+        key = (target.typed, target.provider, target.model, served_model)
         if (found := self._rates_cache.get(key)) is None:
-            price = self._look_up(target, served)
-            found = self._rates_cache[key] = price.steps if price else ()
+            price = self._find_uncached_price(target, served_model)
+            found = self._rates_cache[key] = price.tiers if price else ()
         return found
 
-    def _look_up(self, target: Target, served: str | None) -> Price | None:
-        vendor = VENDORS.get(target.provider, target.provider)
-        models = [model for model in (target.model, served) if model]
+    def _find_uncached_price(self, target: Target, served_model: str | None) -> Price | None:
+        vendor = PRICE_VENDOR_BY_KIND.get(target.provider, target.provider)
+        models = [model for model in (target.model, served_model) if model]
         names = (target.typed, *(f"{who}:{model}" for model in models for who in (target.provider, vendor)))
-        origins: tuple[tuple[Origin, Mapping[str, Rates]], ...] = (("set", self._set_rates), ("file", self._file_rates))
+        origins: tuple[tuple[PriceOrigin, Mapping[str, Rates]], ...] = (
+            ("set", self._set_rates),
+            ("file", self._file_rates),
+        )
         for origin, known in origins:
             for name in names:
                 if name in known:
@@ -198,20 +207,20 @@ class Prices:
         if not all(where.values()) or vendor in KINDS_WITHOUT_PRICE_LIST:
             return None
         for model in reversed(models):  # the served name is more specific
-            if steps := _find_published_rates(model, **where):
+            if steps := _find_published_tiers(model, **where):
                 return Price("published", steps)
         return None
 
 
-def published_models() -> list[str]:
+def list_published_models() -> list[str]:
     """Return the names of our vendors' models that genai-prices knows, for suggestions."""
     from genai_prices.data_snapshot import get_snapshot
 
-    wanted = set(VENDORS.values())
+    wanted = set(PRICE_VENDOR_BY_KIND.values())
     return [model.id for provider in get_snapshot().providers if provider.id in wanted for model in provider.models]
 
 
-def _find_published_rates(
+def _find_published_tiers(
     model: str, provider_id: str | None = None, provider_api_url: str | None = None
 ) -> tuple[Rates, ...]:
 
@@ -221,10 +230,10 @@ def _find_published_rates(
         _, found = get_snapshot().find_provider_model(model, None, provider_id, provider_api_url)
     except LookupError:
         return ()
-    return _rate_steps(found.get_prices(clock.now()))
+    return _make_tiers(found.get_prices(clock.now()))
 
 
-def _rate_steps(price: "ModelPrice") -> tuple[Rates, ...]:
+def _make_tiers(price: "ModelPrice") -> tuple[Rates, ...]:
     from genai_prices.types import TieredPrices
 
     prices = [price.input_mtok, price.output_mtok, price.cache_read_mtok]
@@ -251,7 +260,7 @@ def _read_price_file(text: str, file: str) -> dict[str, Rates]:
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # not TOML, an oversized number, or nesting too deep
-        place = _PLACE.fullmatch(str(error))
+        place = _TOML_ERROR_RE.fullmatch(str(error))
         message = place["message"] if place else str(error)
         line, column = (int(place["line"]), int(place["column"])) if place and place["line"] else (0, 0)
         raise InvalidInput.from_problems(
@@ -272,7 +281,7 @@ def _read_price_file(text: str, file: str) -> dict[str, Rates]:
     rates: dict[str, Rates] = {}
     entries = document.get("prices", {})
     for name, entry in entries.items() if isinstance(entries, dict) else ():
-        wrong = _price_entry_problems(name, entry, lines, file)
+        wrong = _find_entry_problems(name, entry, lines, file)
         problems += wrong
         if not wrong:
             asked = float(entry["input_per_million"])
@@ -290,20 +299,23 @@ def _read_price_file(text: str, file: str) -> dict[str, Rates]:
     return rates
 
 
-def _price_entry_problems(name: str, entry: Any, lines: Sequence[str], file: str) -> list[Problem]:
+def _find_entry_problems(name: str, entry: Any, lines: Sequence[str], file: str) -> list[Problem]:
     path, top = f'prices."{name}"', _find_line(lines, name)
     if not isinstance(entry, dict):
-        return [Problem(f"is not a table; expected {', '.join(_FIELDS)}", path, top, 1, file)]
+        return [Problem(f"is not a table; expected {', '.join(_PRICE_FIELDS)}", path, top, 1, file)]
     problems = []
     for field, value in entry.items():
-        if field not in _FIELDS:
-            message = f"unknown field{suggest_similar(field, _FIELDS)}; known fields: {', '.join(_FIELDS)}"
-        elif type(value) not in (int, float) or not 0 <= value <= MAX_PRICE:
-            message = f"is {_describe_value(value)}; expected US dollars per million tokens, from 0 to {MAX_PRICE:,.0f}"
+        if field not in _PRICE_FIELDS:
+            message = f"unknown field{suggest_similar(field, _PRICE_FIELDS)}; known fields: {', '.join(_PRICE_FIELDS)}"
+        elif type(value) not in (int, float) or not 0 <= value <= MAX_USD_PER_MILLION:
+            bounds = f"from 0 to {MAX_USD_PER_MILLION:,.0f}"
+            message = f"is {_describe_value(value)}; expected US dollars per million tokens, {bounds}"
         else:
             continue
         problems.append(Problem(message, f"{path}.{field}", _find_line(lines, field, top), 1, file))
-    problems += [Problem(f"{field} is missing", path, top, 1, file) for field in _FIELDS[:2] if field not in entry]
+    problems += [
+        Problem(f"{field} is missing", path, top, 1, file) for field in _PRICE_FIELDS[:2] if field not in entry
+    ]
     return problems
 
 
@@ -314,6 +326,6 @@ def _describe_value(value: Any) -> str:
         return "a number that is too large"
 
 
-def _find_line(lines: Sequence[str], word: str, after: int = 0) -> int:
+def _find_line(lines: Sequence[str], word: str, first_line: int = 0) -> int:
     # tomllib keeps no positions: take the first line with the word, from the start of its table.
-    return next((number for number, line in enumerate(lines, 1) if number >= after and word in line), after)
+    return next((number for number, line in enumerate(lines, 1) if number >= first_line and word in line), first_line)

@@ -10,21 +10,21 @@ from pramana.providers.failures import AccountErrors
 
 
 @dataclass(slots=True)
-class _CallPieces:
+class _PartialToolCall:
     """A tool call, as far as it was read."""
 
     id: str
     name: str
     arguments: str
-    default: str
+    default_arguments: str
 
 
 @dataclass(slots=True)
-class _Calls:
+class _ToolCalls:
     """The tool calls of a response: in order, and by place, which tells where the next piece belongs."""
 
-    all: list[_CallPieces] = field(default_factory=list)
-    at_place: dict[object, _CallPieces] = field(default_factory=dict)
+    in_order: list[_PartialToolCall] = field(default_factory=list)
+    by_position: dict[object, _PartialToolCall] = field(default_factory=dict)
 
 
 class ReplyReader:
@@ -38,7 +38,7 @@ class ReplyReader:
         self._parts: list[str] = []
         self._side_content: dict[str, list[str]] = {}
         self._raw: list[bytes] = []
-        self._calls: _Calls | None = None
+        self._calls: _ToolCalls | None = None
         self.at = 0.0
         """`clock.monotonic()` when the bytes of the current event arrived; 0 before the first."""
         self.first: float | None = None
@@ -71,29 +71,31 @@ class ReplyReader:
             for place, value in enumerate(content):
                 self.add_side_content(value, f"{channel}.{place}")
 
-    def call_tool(self, place: object, call_id: Any, name: Any, arguments: Any, default: str = "") -> None:
+    def add_tool_call(
+        self, position: object, call_id: Any, name: Any, arguments: Any, default_arguments: str = ""
+    ) -> None:
         """Record a tool call or its next piece; pieces at one place are one call unless the id changes.
 
-        `default` is used as the arguments if none arrive.
+        `default_arguments` is used as the arguments if none arrive.
         """
         call_id, name = (each if isinstance(each, str) else "" for each in (call_id, name))
-        calls = self._calls = self._calls or _Calls()
-        call = calls.at_place.get(place)
+        calls = self._calls = self._calls or _ToolCalls()
+        call = calls.by_position.get(position)
         if call is None or (call_id and call.id and call_id != call.id):
-            call = calls.at_place[place] = _CallPieces("", "", "", default)
-            calls.all.append(call)
+            call = calls.by_position[position] = _PartialToolCall("", "", "", default_arguments)
+            calls.in_order.append(call)
         call.id = call.id or call_id
         call.name += name
-        call.arguments += arguments_text(arguments)
+        call.arguments += format_tool_arguments(arguments)
 
-    def is_calling(self, place: object) -> bool:
+    def has_tool_call_at(self, position: object) -> bool:
         """Return whether a tool call has begun at a place."""
-        return self._calls is not None and place in self._calls.at_place
+        return self._calls is not None and position in self._calls.by_position
 
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """Return the tool calls so far."""
-        found = self._calls.all if self._calls else ()
-        return tuple(ToolCall(each.name, each.arguments or each.default, each.id or None) for each in found)
+        found = self._calls.in_order if self._calls else ()
+        return tuple(ToolCall(each.name, each.arguments or each.default_arguments, each.id or None) for each in found)
 
     def text(self) -> str:
         """Return the text so far."""
@@ -120,14 +122,14 @@ class ReplyReader:
         fingerprint = fingerprint if isinstance(fingerprint, str) else None
         calls = self.tool_calls() if self._calls else ()
         if (secrets := self.failures.secrets).long_secrets:
-            if secrets.is_in(text) or any(secrets.is_in("".join(parts)) for parts in self._side_content.values()):
-                raise self.failures.make_key_in_answer()
-            if calls and any(secrets.is_in(f"{each.id} {each}") for each in calls):
-                raise self.failures.make_key_in_answer()
-            whole = self.failures.check_storable(whole)
-            if secrets.is_in(f"{served_model} {finish_reason} {fingerprint}"):
+            if secrets.occur_in(text) or any(secrets.occur_in("".join(parts)) for parts in self._side_content.values()):
+                raise self.failures.make_leaked_key_error()
+            if calls and any(secrets.occur_in(f"{each.id} {each}") for each in calls):
+                raise self.failures.make_leaked_key_error()
+            whole = self.failures.redact_for_storage(whole)
+            if secrets.occur_in(f"{served_model} {finish_reason} {fingerprint}"):
                 served_model, finish_reason, fingerprint = (
-                    each and secrets.blank(each) for each in (served_model, finish_reason, fingerprint)
+                    each and secrets.redact(each) for each in (served_model, finish_reason, fingerprint)
                 )
         first = None if self.is_whole or self.first is None else self.first - self._start
         total = self.at - self._start
@@ -135,25 +137,25 @@ class ReplyReader:
             text, usage, served_model, fingerprint, finish_reason, first, total, whole, dropped, tool_calls=calls
         )
 
-    def receive(self, event: str | None, data: bytes, parsed: Any, at: float) -> None:
+    def receive(self, event: str | None, data: bytes, parsed: Any, received_at: float) -> None:
         """Handle an event and keep its bytes."""
-        self.at = at
+        self.at = received_at
         self._raw.append(data)
         self.handle_event(event, parsed)
 
 
-def arguments_text(given: Any) -> str:
+def format_tool_arguments(arguments: Any) -> str:
     """Return the arguments of a tool call as JSON text; text is kept as the model wrote it.
 
-    >>> arguments_text({"city": "Paris"}), arguments_text('{"city":'), arguments_text(None)
+    >>> format_tool_arguments({"city": "Paris"}), format_tool_arguments('{"city":'), format_tool_arguments(None)
     ('{"city": "Paris"}', '{"city":', '')
     """
-    if given is None:
+    if arguments is None:
         return ""
-    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
 
 
-class WholeReader(ReplyReader):
+class WholeResponseReader(ReplyReader):
     """Reads a response that is used as one piece of data."""
 
     data: Any = None

@@ -8,10 +8,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pramana.model import Run
-    from pramana.report.exports import Recordings, Results
+    from pramana.report.exports import FindRecordingPath, Results
 
 
-def export(kind: str, run: "Run", results: "Results", out: IO[Any], recordings: "Recordings | None" = None) -> None:
+def export(
+    kind: str, run: "Run", results: "Results", out: IO[Any], recordings: "FindRecordingPath | None" = None
+) -> None:
     """Write a run in one of the formats. Open files as UTF-8 with `newline=""`; HTML links the `recordings`."""
     from pramana.report.exporters import find_exporter, write_run
 

@@ -12,7 +12,7 @@ from pramana.model import Outcome
 from pramana.replies import describe_reply
 from pramana.report import figures
 
-SHOWN_TEXT = 500
+MAX_SHOWN_TEXT_LENGTH = 500
 """Characters of a prompt or a reply; the structured response has more."""
 
 
@@ -23,12 +23,12 @@ def render_run(run: RunBriefView) -> str:
     cost = "not known" if run.cost_usd is None else f"${run.cost_usd:.4f}"
     lines.append(f"Cost: {cost}")
     for each in run.without_verdict:
-        lines.append(f"{each.count:,} {each.outcome.value}: {_one_line(each.reason)} ({', '.join(each.cases)})")
-    lines += [f"failed {each.case} ({each.model}): {_one_line(each.reason)}" for each in run.failed]
+        lines.append(f"{each.count:,} {each.outcome.value}: {_shorten_to_line(each.reason)} ({', '.join(each.cases)})")
+    lines += [f"failed {each.case} ({each.model}): {_shorten_to_line(each.reason)}" for each in run.failed]
     failed = run.outcomes.failed if run.outcomes else 0
     if failed > len(run.failed):
         lines.append(f"… and {failed - len(run.failed):,} more failed")
-    lines += [_one_line(each) for each in run.notes]
+    lines += [_shorten_to_line(each) for each in run.notes]
     return "\n".join(lines)
 
 
@@ -51,29 +51,32 @@ def render_runs(page: Listed[RunView]) -> str:
     """Return one line per run."""
     if not page.total:
         return "No runs yet."
-    return "\n".join([f"{pluralise(page.total, 'run')}, newest first:", *map(_run_line, page.items)])
+    return "\n".join([f"{pluralise(page.total, 'run')}, newest first:", *map(_format_run_line, page.items)])
 
 
-def render_failures(page: Listed[FailedResultView], first: int, outcome: str) -> str:
-    """Return a page of failures with prompt, expectation, reply and reason; `first` is the number of the first."""
+def render_failures(page: Listed[FailedResultView], first_number: int, outcome: str) -> str:
+    """Return a page of failures with prompt, expectation, reply and reason.
+
+    `first_number` is the number of the first.
+    """
     if not page.total:
         return f"No {outcome} results."
-    last = first + len(page.items) - 1
-    lines = [f"{page.total:,} {outcome}; these are {first:,} to {last:,}:"]
+    last = first_number + len(page.items) - 1
+    lines = [f"{page.total:,} {outcome}; these are {first_number:,} to {last:,}:"]
     for each in page.items:
-        lines += ["", f"{each.case_id} ({each.model}, result {each.seq})", f"  prompt: {_one_line(each.prompt)}"]
-        expected = " | ".join(map(_one_line, each.expected))
+        lines += ["", f"{each.case_id} ({each.model}, result {each.seq})", f"  prompt: {_shorten_to_line(each.prompt)}"]
+        expected = " | ".join(map(_shorten_to_line, each.expected))
         if each.assertion or expected:
             lines.append(f"  expected: {' '.join(filter(None, (each.assertion, expected)))}")
         if each.reply is not None:
-            lines.append(f"  reply: {_one_line(describe_reply(each.reply, each.tool_calls))}")
-        lines.append(f"  reason: {_one_line(each.reason or '')}")
+            lines.append(f"  reply: {_shorten_to_line(describe_reply(each.reply, each.tool_calls))}")
+        lines.append(f"  reason: {_shorten_to_line(each.reason or '')}")
     return "\n".join(lines)
 
 
 def render_results(results: Sequence[ResultDetailView]) -> str:
     """Return results with prompt, reply and every check."""
-    return "\n\n".join("\n".join(_result_lines(each)) for each in results)
+    return "\n\n".join("\n".join(_format_result_lines(each)) for each in results)
 
 
 def render_comparison(comparison: ComparisonView) -> str:
@@ -115,7 +118,7 @@ def render_problem(problem: ProblemView) -> str:
     """Return a problem in the format of compilers: file, line, column, path in the document, message."""
     place = ":".join(str(each) for each in (problem.file, problem.line, problem.column) if each)
     kind = "warning: " if problem.severity == "warning" else ""
-    return ": ".join(each for each in (place, problem.path, f"{kind}{_one_line(problem.message)}") if each)
+    return ": ".join(each for each in (place, problem.path, f"{kind}{_shorten_to_line(problem.message)}") if each)
 
 
 def _describe_state(run: RunView) -> str:
@@ -127,7 +130,7 @@ def _describe_state(run: RunView) -> str:
     return f"Run {run.id} of {run.suite} is {run.status}{reason}. {kept}. {advice}"
 
 
-def _run_line(run: RunView) -> str:
+def _format_run_line(run: RunView) -> str:
     rates = [
         (each.model, format_percent(each.pass_rate)) for each in run.model_rates or () if each.pass_rate is not None
     ]
@@ -137,21 +140,21 @@ def _run_line(run: RunView) -> str:
     return f"{run.id}  {run.created_at[:16]}  {run.status}  {run.suite}  {', '.join(run.models)}: {counts}"
 
 
-def _result_lines(result: ResultDetailView) -> Iterator[str]:
+def _format_result_lines(result: ResultDetailView) -> Iterator[str]:
     which = f"{result.model}, {result.variant}, repeat {result.repeat}, result {result.seq}"
     yield f"{result.case_id} ({which}): {result.outcome.value}"
     for turn in result.case.turns:
-        yield f"  {turn.role}: {_one_line(turn.text)}"
+        yield f"  {turn.role}: {_shorten_to_line(turn.text)}"
     if result.reply:
-        yield f"  reply: {_one_line(figures.reply_text(result.reply))}"
+        yield f"  reply: {_shorten_to_line(figures.get_reply_text(result.reply))}"
     if result.failure:
-        yield f"  no reply: {_one_line(result.failure.message)}"
+        yield f"  no reply: {_shorten_to_line(result.failure.message)}"
     for check in result.checks:
-        mark = "" if check.outcome is Outcome.PASSED else f" {_one_line(check.reason)}"
+        mark = "" if check.outcome is Outcome.PASSED else f" {_shorten_to_line(check.reason)}"
         yield f"  check {check.name}: {check.outcome.value}{mark}"
 
 
-def _one_line(text: str) -> str:
+def _shorten_to_line(text: str) -> str:
     """Return a text on one line, shortened."""
     joined = " ".join(text.split())
-    return joined if len(joined) <= SHOWN_TEXT else f"{joined[: SHOWN_TEXT - 1]}…"
+    return joined if len(joined) <= MAX_SHOWN_TEXT_LENGTH else f"{joined[: MAX_SHOWN_TEXT_LENGTH - 1]}…"

@@ -3,23 +3,23 @@
 from collections.abc import Iterator, Sequence
 
 from pramana.analyse.numbers import pluralise
-from pramana.analyse.summary import Total
+from pramana.analyse.summary import KnownTotal
 from pramana.app.views import EstimateView, ShareView
 from pramana.report import figures
 
-NAME_JUDGE = "--judge MODEL names another judge"
+NAME_JUDGE_ADVICE = "--judge MODEL names another judge"
 """What users of the command line can do about a model that judges its own replies."""
 
 
-def render_estimate(estimate: EstimateView, remedy: str = NAME_JUDGE) -> str:
+def render_estimate(estimate: EstimateView, remedy: str = NAME_JUDGE_ADVICE) -> str:
     """Return an estimate line by line: the totals, each model and judge, and the warnings.
 
     `remedy` is what to do about models that judge their own replies, in the words of the front end.
     """
-    return "\n".join(_lines(estimate, remedy))
+    return "\n".join(_format_estimate_lines(estimate, remedy))
 
 
-def _lines(estimate: EstimateView, remedy: str) -> Iterator[str]:
+def _format_estimate_lines(estimate: EstimateView, remedy: str) -> Iterator[str]:
     sizes = (
         pluralise(estimate.cases, "case"),
         pluralise(estimate.results, "result"),
@@ -41,17 +41,19 @@ def _lines(estimate: EstimateView, remedy: str) -> Iterator[str]:
         yield f"Warning: no price is known for {name}, so the cost is unknown"
     if estimate.self_judged:
         models = sum(each.purpose == "model" for each in estimate.shares)
-        yield self_judging_sentence(estimate.self_judged, models, remedy)
+        yield make_self_judging_sentence(estimate.self_judged, models, remedy)
     yield f"Nothing was sent or stored. {estimate.note}"
 
 
-def self_judging_sentence(models: Sequence[str], of: int, remedy: str = NAME_JUDGE) -> str:
-    """Return a sentence naming the models that judge their own replies; `of` is the number of models in the run.
+def make_self_judging_sentence(models: Sequence[str], model_count: int, remedy: str = NAME_JUDGE_ADVICE) -> str:
+    """Return a sentence naming the models that judge their own replies.
 
-    >>> self_judging_sentence(["gpt-5"], 1)
+    `model_count` is the number of models in the run.
+
+    >>> make_self_judging_sentence(["gpt-5"], 1)
     'gpt-5 judges its own replies; --judge MODEL names another judge.'
     """
-    if 1 < of == len(models):
+    if 1 < model_count == len(models):
         return f"Each model judges its own replies; {remedy}."
     names = " and ".join([", ".join(models[:-1]), models[-1]] if len(models) > 1 else models)
     return f"{names} {'judges its' if len(models) == 1 else 'judge their'} own replies; {remedy}."
@@ -72,4 +74,4 @@ def _format_cost(estimate: EstimateView) -> str:
 
 
 def _format_dollars(amount: float | None) -> str:
-    return "cost unknown" if amount is None else figures.format_cost(Total(amount))
+    return "cost unknown" if amount is None else figures.format_cost(KnownTotal(amount))

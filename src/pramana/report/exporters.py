@@ -23,7 +23,7 @@ from pramana.plugins import exporters
 if TYPE_CHECKING:
     from pramana.app.views import ResultDetailView
 
-ALIASES = {"xml": "junit", "md": "markdown"}
+FORMAT_ALIASES = {"xml": "junit", "md": "markdown"}
 """Alternative names of formats, by file extension."""
 Pairs = Iterable[tuple[Case, Result]]
 ExportFunction = Callable[[Run, "Iterator[ResultDetailView]", Any], None]
@@ -94,7 +94,7 @@ def _call_exporter(name: str, function: ExportFunction, run: Run, results: Pairs
 
 def find_exporter(name: str) -> Exporter:
     """Return the export format with a name; `xml` means junit, and `md` means markdown."""
-    name = ALIASES.get(name, name)
+    name = FORMAT_ALIASES.get(name, name)
     found = exporters.load(name)
     if not isinstance(found, Exporter):
         kind = type(found).__name__
@@ -104,14 +104,14 @@ def find_exporter(name: str) -> Exporter:
     return found
 
 
-def exporter_for_path(path: Path) -> Exporter:
+def find_exporter_for_path(path: Path) -> Exporter:
     """Return the export format for a file's extension; raise `InvalidInput` if there is none.
 
-    >>> exporter_for_path(Path("report.HTML")).name
+    >>> find_exporter_for_path(Path("report.HTML")).name
     'html'
     """
     known = []
-    for name in _format_names():
+    for name in _iterate_format_names():
         if found := _find_usable_exporter(name):
             if found.ending == path.suffix.lower():
                 return found
@@ -120,7 +120,7 @@ def exporter_for_path(path: Path) -> Exporter:
     raise InvalidInput(f"{path.name}: {ending}; use {', '.join(known[:-1])} or {known[-1]}")
 
 
-def _format_names() -> Iterator[str]:
+def _iterate_format_names() -> Iterator[str]:
     """Yield the names of all formats, built-in ones first, so that an installed one cannot take their extensions."""
     yield from exporters.builtin
     yield from (name for name in exporters.names() if name not in exporters.builtin)
@@ -147,12 +147,12 @@ def write_file(
 
 def write_runs_file(exporter_: Exporter, path: Path, runs: Iterable[tuple[Run, Pairs]]) -> None:
     """Write several runs to one file, as `write_file` does; raise `InvalidInput` if the format holds only one run."""
-    write = writer_of_several(exporter_)
+    write = get_multi_run_writer(exporter_)
     with _open_output(exporter_, path) as out:
         write(runs, out)
 
 
-def writer_of_several(exporter_: Exporter) -> Callable[[Iterable[tuple[Run, Pairs]], IO[Any]], None]:
+def get_multi_run_writer(exporter_: Exporter) -> Callable[[Iterable[tuple[Run, Pairs]], IO[Any]], None]:
     """Return the function that writes several runs; raise `InvalidInput` if the format holds only one run."""
     if exporter_.write_several is None:
         able = [name for name in exporters.builtin if find_exporter(name).write_several]

@@ -13,8 +13,8 @@ from html import escape
 from tempfile import SpooledTemporaryFile
 from typing import Any, Literal, TextIO, cast, get_args
 
-from pramana.analyse.engines import distinct_engines, engine_lines_of_result
-from pramana.analyse.judges import JudgeTally, judge_name
+from pramana.analyse.engines import engine_lines_of_result, parse_distinct_engines
+from pramana.analyse.judges import JudgeTally, canonical_judge_name
 from pramana.analyse.summary import explain_outcome
 from pramana.hash import hash_result
 from pramana.model import Case, Outcome, Result, Run, RunStatus, ToolCall
@@ -25,13 +25,13 @@ from pramana.report.terminal import to_json
 Format = Literal["json", "jsonl", "csv", "parquet", "junit", "markdown", "html"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 Results = Iterable[tuple[Case, Result]]
-Recordings = Callable[[Case, Result], str | None]
+FindRecordingPath = Callable[[Case, Result], str | None]
 """Returns the path of a call's recording relative to the exported file; None if it was not exported with it."""
 MAX_NAME_PART_LENGTH = 40
 """Characters of case and model in a recording's name: both may be long, and variant and repeat must fit too."""
 
-MAX_NAME_LENGTH = 160
-_SPOOL_BYTES = 1 << 20
+MAX_RECORDING_NAME_LENGTH = 160
+_MAX_BYTES_IN_MEMORY = 1 << 20
 
 
 @contextmanager
@@ -41,20 +41,20 @@ def open_temporary_files(names: Iterable[str]) -> Iterator[dict[str, TextIO]]:
         yield {
             name: cast(
                 "TextIO",
-                stack.enter_context(SpooledTemporaryFile(_SPOOL_BYTES, "w+", encoding="utf-8", newline="")),
+                stack.enter_context(SpooledTemporaryFile(_MAX_BYTES_IN_MEMORY, "w+", encoding="utf-8", newline="")),
             )
             for name in names
         }
 
 
-def copy_spool(spool: TextIO, out: TextIO) -> None:
+def copy_temporary_file(source: TextIO, out: TextIO) -> None:
     """Copy a whole temporary file to `out`."""
-    spool.seek(0)
-    while piece := spool.read(_SPOOL_BYTES):
+    source.seek(0)
+    while piece := source.read(_MAX_BYTES_IN_MEMORY):
         out.write(piece)
 
 
-def recording_name(case: Case, result: Result) -> str | None:
+def make_recording_name(case: Case, result: Result) -> str | None:
     """Return the name of a call's files, without extension; None for results without a call.
 
     It has case, model, variant and repeat, and the beginning of the log's digest, which is unique to each call.
@@ -64,21 +64,21 @@ def recording_name(case: Case, result: Result) -> str | None:
     key = result.key
     parts = [case.id[:MAX_NAME_PART_LENGTH], key.model[:MAX_NAME_PART_LENGTH], key.variant, f"repeat-{key.repeat + 1}"]
     parts = parts if key.repeat else parts[:-1]
-    name = re.sub(r"[^\w.+=-]+", "_", "__".join(parts), flags=re.ASCII).lstrip("._-")[:MAX_NAME_LENGTH]
+    name = re.sub(r"[^\w.+=-]+", "_", "__".join(parts), flags=re.ASCII).lstrip("._-")[:MAX_RECORDING_NAME_LENGTH]
     return f"{name}__{result.reply.call.log.removeprefix('sha256:')[:8]}"
 
 
-def prompt_of(case: Case) -> str:
+def format_prompt(case: Case) -> str:
     """Return the prompt of a case as one text."""
     return "\n\n".join(turn.text for turn in case.turns)
 
 
-def expected_of(case: Case) -> str | None:
+def format_expectation(case: Case) -> str | None:
     """Return the expectation of a case as one text; None where the assertion needs none."""
     return "\n".join(case.ideals) or case.expected_outcome
 
 
-def tool_calls_data(calls: Iterable[ToolCall]) -> list[dict[str, str | None]]:
+def tool_calls_to_data(calls: Iterable[ToolCall]) -> list[dict[str, str | None]]:
     """Return tool calls as plain data."""
     return [{"id": each.id, "name": each.name, "arguments": each.arguments} for each in calls]
 
@@ -88,7 +88,7 @@ def list_model_names(run: Run) -> list[str]:
     return [target.typed for target in run.plan.targets]
 
 
-def provider_model_names(run: Run) -> dict[str, str]:
+def map_provider_model_names(run: Run) -> dict[str, str]:
     """Return the provider's name for each model, by the name as typed."""
     return {target.typed: target.model for target in run.plan.targets}
 
@@ -97,11 +97,11 @@ def provider_model_names(run: Run) -> dict[str, str]:
 
 
 def write_json(run: Run, results: Results, out: TextIO) -> None:
-    """Write a list with one block per model, one result per line; see `write_json_of_several`."""
-    write_json_of_several([(run, results)], out)
+    """Write a list with one block per model, one result per line; see `write_runs_json`."""
+    write_runs_json([(run, results)], out)
 
 
-def write_json_of_several(runs: Iterable[tuple[Run, Results]], out: TextIO) -> None:
+def write_runs_json(runs: Iterable[tuple[Run, Results]], out: TextIO) -> None:
     """Write a list with one block per run and model, one result per line.
 
     Besides the published fields, the file has those that make it safe to compare: `case_digest`, which distinguishes
@@ -117,15 +117,15 @@ def write_json_of_several(runs: Iterable[tuple[Run, Results]], out: TextIO) -> N
     """
     written = 0
     for run, results in runs:
-        written += _write_blocks(run, results, out, follow=written > 0)
+        written += _write_blocks(run, results, out, has_preceding_blocks=written > 0)
     out.write("\n]\n" if written else "[]\n")
 
 
-def _write_blocks(run: Run, results: Results, out: TextIO, *, follow: bool) -> int:
-    """Write one block per model and return how many; `follow` means that other blocks precede them."""
-    plan, names, ids = run.plan, list_model_names(run), provider_model_names(run)
+def _write_blocks(run: Run, results: Results, out: TextIO, *, has_preceding_blocks: bool) -> int:
+    """Write one block per model and return how many; `has_preceding_blocks` means that other blocks precede them."""
+    plan, names, ids = run.plan, list_model_names(run), map_provider_model_names(run)
     rates = {name: dict.fromkeys(Outcome, 0) for name in names}
-    judges = {name: JudgeTally(judge_name) for name in names}
+    judges = {name: JudgeTally(canonical_judge_name) for name in names}
     engines: dict[str, set[str]] = {name: set() for name in names}
     each = run.expected // max(1, len(names))
     with open_temporary_files(names) as blocks:
@@ -154,19 +154,19 @@ def _write_blocks(run: Run, results: Results, out: TextIO, *, follow: bool) -> i
                     "complete": sum(rates[name].values()) >= each,
                     "system_prompt": plan.system_prompt,
                     "run_id": run.reference,
-                    **({"engines": list(map(str, used))} if (used := distinct_engines(engines[name])) else {}),
+                    **({"engines": list(map(str, used))} if (used := parse_distinct_engines(engines[name])) else {}),
                 },
             }
-            out.write(f'{"," if number or follow else "["}\n{to_json(head)[:-1]}, "results": [')
-            copy_spool(blocks[name], out)
-            summary = _block_summary(rates[name])
+            out.write(f'{"," if number or has_preceding_blocks else "["}\n{to_json(head)[:-1]}, "results": [')
+            copy_temporary_file(blocks[name], out)
+            summary = _summarise_block(rates[name])
             if mixed := judges[name].mixed_judge_sentences():
                 summary["mixed_judges"] = list(mixed)
             out.write(f'\n], "summary": {to_json(summary)}}}')
     return len(names)
 
 
-def _block_summary(counts: Mapping[Outcome, int]) -> dict[str, Any]:
+def _summarise_block(counts: Mapping[Outcome, int]) -> dict[str, Any]:
     passed, scored = counts[Outcome.PASSED], counts[Outcome.PASSED] + counts[Outcome.FAILED]
     total = sum(counts.values())
     pass_rate = passed / scored if scored else 0.0
@@ -196,21 +196,23 @@ def result_to_entry(case: Case, result: Result, model_id: str) -> dict[str, Any]
         "test_id": case.id,
         "output": output,
         "assertion_result": {"passed": outcome is Outcome.PASSED, "details": details},
-        "latency_ms": milliseconds(result.reply.total_s if result.reply else 0.0),
+        "latency_ms": to_milliseconds(result.reply.total_s if result.reply else 0.0),
         "result_hash": hash_result(model_id, case.id, output),
-        "score": result_score(case, result),
+        "score": get_result_score(case, result),
         "repeat": result.key.repeat,
         "case_digest": result.key.case,
-        "prompt": prompt_of(case),
-        "expected": expected_of(case),
+        "prompt": format_prompt(case),
+        "expected": format_expectation(case),
         **(
-            {"tool_calls": tool_calls_data(calls)} if (calls := result.reply.tool_calls if result.reply else ()) else {}
+            {"tool_calls": tool_calls_to_data(calls)}
+            if (calls := result.reply.tool_calls if result.reply else ())
+            else {}
         ),
         **({} if result.key.variant == "text" else {"variant": result.key.variant}),
     }
 
 
-def result_score(case: Case, result: Result) -> float | None:
+def get_result_score(case: Case, result: Result) -> float | None:
     """Return a result's score: the value of its check, from 0 to 1, else 1.0 or 0.0; None without a verdict."""
     outcome = result.outcome
     if outcome not in (Outcome.PASSED, Outcome.FAILED):
@@ -223,7 +225,7 @@ def result_score(case: Case, result: Result) -> float | None:
     return 1.0 if outcome is Outcome.PASSED else 0.0
 
 
-def results_schema() -> dict[str, Any]:
+def make_results_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of `results.json`."""
     text, count = {"type": "string"}, {"type": "integer", "minimum": 0}
     digest = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
@@ -382,7 +384,7 @@ def write_junit(run: Run, results: Results, out: TextIO) -> None:
     names = list_model_names(run)
     counts = {name: dict.fromkeys(Outcome, 0) for name in names}
     seconds = dict.fromkeys(names, 0.0)
-    judges = {name: JudgeTally(judge_name) for name in names}
+    judges = {name: JudgeTally(canonical_judge_name) for name in names}
     with open_temporary_files(names) as suites:
         for case, result in results:
             name = result.key.model
@@ -390,26 +392,27 @@ def write_junit(run: Run, results: Results, out: TextIO) -> None:
             seconds[name] += result.reply.total_s if result.reply else 0.0
             for check in result.checks:
                 judges[name].add(name, check)
-            suites[name].write(_junit_test_case(run, case, result))
+            suites[name].write(_format_junit_test_case(run, case, result))
         everything = {outcome: sum(counts[name][outcome] for name in names) for outcome in Outcome}
         out.write('<?xml version="1.0" encoding="UTF-8"?>\n')
         out.write(
-            f"<testsuites name={_xml_attribute(run.plan.suite)}{_junit_counts(everything, sum(seconds.values()))}>\n"
+            "<testsuites "
+            f"name={_quote_xml_attribute(run.plan.suite)}{_format_junit_counts(everything, sum(seconds.values()))}>\n"
         )
         for name in names:
-            when = f" timestamp={_xml_attribute(run.created)}"
-            title = _xml_attribute(f"{run.plan.suite} on {name}")
-            out.write(f"  <testsuite name={title}{_junit_counts(counts[name], seconds[name])}{when}>\n")
-            said = f'<property name="run_id" value={_xml_attribute(run.reference)}/>'
+            when = f" timestamp={_quote_xml_attribute(run.created)}"
+            title = _quote_xml_attribute(f"{run.plan.suite} on {name}")
+            out.write(f"  <testsuite name={title}{_format_junit_counts(counts[name], seconds[name])}{when}>\n")
+            said = f'<property name="run_id" value={_quote_xml_attribute(run.reference)}/>'
             if mixed := judges[name].mixed_judge_sentences():
-                said += f'<property name="mixed_judges" value={_xml_attribute("; ".join(mixed))}/>'
+                said += f'<property name="mixed_judges" value={_quote_xml_attribute("; ".join(mixed))}/>'
             out.write(f"    <properties>{said}</properties>\n")
-            copy_spool(suites[name], out)
+            copy_temporary_file(suites[name], out)
             out.write("  </testsuite>\n")
         out.write("</testsuites>\n")
 
 
-def _junit_counts(counts: Mapping[Outcome, int], seconds: float) -> str:
+def _format_junit_counts(counts: Mapping[Outcome, int], seconds: float) -> str:
     skipped = counts[Outcome.UNSCORED] + counts[Outcome.SKIPPED]
     return (
         f' tests="{sum(counts.values())}" failures="{counts[Outcome.FAILED]}" errors="{counts[Outcome.ERRORED]}"'
@@ -417,12 +420,12 @@ def _junit_counts(counts: Mapping[Outcome, int], seconds: float) -> str:
     )
 
 
-def _junit_test_case(run: Run, case: Case, result: Result) -> str:
+def _format_junit_test_case(run: Run, case: Case, result: Result) -> str:
     name = case.id + (f" (repeat {result.key.repeat + 1})" if run.plan.repeats > 1 else "")
     name += f" ({result.key.variant})" if result.key.variant != "text" else ""
     seconds = result.reply.total_s if result.reply else 0.0
-    group = _xml_attribute(f"{run.plan.suite}.{case.facets.category}")
-    opening = f"    <testcase classname={group} name={_xml_attribute(name)}"
+    group = _quote_xml_attribute(f"{run.plan.suite}.{case.facets.category}")
+    opening = f"    <testcase classname={group} name={_quote_xml_attribute(name)}"
     opening += f' time="{seconds:.3f}"'
     reason, output = explain_outcome(result), result.reply.text if result.reply else ""
     match result.outcome:
@@ -430,30 +433,33 @@ def _junit_test_case(run: Run, case: Case, result: Result) -> str:
             return f"{opening}/>\n"
         case Outcome.FAILED:
             kind = next(each.name for each in result.checks if each.outcome is Outcome.FAILED)
-            shown = _xml_text(f"{reason}\n\n{output}")
-            body = f"<failure message={_xml_attribute(reason)} type={_xml_attribute(kind)}>{shown}</failure>"
+            shown = _escape_xml_text(f"{reason}\n\n{output}")
+            body = (
+                f"<failure message={_quote_xml_attribute(reason)} type={_quote_xml_attribute(kind)}>{shown}</failure>"
+            )
         case Outcome.ERRORED:
             kind = result.failure.code if result.failure else "check"
-            body = f"<error message={_xml_attribute(reason)} type={_xml_attribute(kind)}>{_xml_text(reason)}</error>"
+            attributes = f"message={_quote_xml_attribute(reason)} type={_quote_xml_attribute(kind)}"
+            body = f"<error {attributes}>{_escape_xml_text(reason)}</error>"
         case Outcome.UNSCORED | Outcome.SKIPPED:
-            body = f"<skipped message={_xml_attribute(f'{result.outcome.value}: {reason}')}/>"
+            body = f"<skipped message={_quote_xml_attribute(f'{result.outcome.value}: {reason}')}/>"
     return f"{opening}>\n      {body}\n    </testcase>\n"
 
 
-def _xml_text(text: str) -> str:
+def _escape_xml_text(text: str) -> str:
     return escape(escape_unprintable(text), quote=False).replace("\r", "&#13;")
 
 
-def _xml_attribute(text: str) -> str:
+def _quote_xml_attribute(text: str) -> str:
     """Return text as a quoted attribute value; line breaks are kept as character references."""
     value = escape(escape_unprintable(text)).replace("\r", "&#13;").replace("\n", "&#10;").replace("\t", "&#9;")
     return f'"{value}"'
 
 
-json_export = Exporter("json", ".json", write_json, write_several=write_json_of_several)
+json_export = Exporter("json", ".json", write_json, write_several=write_runs_json)
 junit_export = Exporter("junit", ".xml", write_junit)
 
 
-def milliseconds(seconds: float) -> int:
+def to_milliseconds(seconds: float) -> int:
     """Convert seconds to whole milliseconds."""
     return max(0, round(seconds * 1000)) if math.isfinite(seconds) else 0

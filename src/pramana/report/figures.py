@@ -14,8 +14,16 @@ from pramana.analyse.numbers import format_error_rate, format_parameter, format_
 from pramana.analyse.numbers import format_interval as format_interval  # noqa: PLC0414
 from pramana.analyse.numbers import format_percent as format_percent  # noqa: PLC0414
 from pramana.analyse.scores import HIGHEST_RATING, LOWEST_RATING, RubricAverages, ScoreSummary
-from pramana.analyse.summary import FailedResult, Rate, Summary, Total, rejected_parameters
-from pramana.analyse.voice import TEXT, Latency, RunVoice, Seconds, TurnTaking, WordErrors, recognition_name
+from pramana.analyse.summary import FailedResult, KnownTotal, Rate, Summary, find_rejected_parameters
+from pramana.analyse.voice import (
+    TEXT_VARIANT,
+    BoundedSeconds,
+    Latency,
+    RunVoice,
+    TurnTaking,
+    WordErrors,
+    name_speech_recognition,
+)
 from pramana.embedded.engines import EngineInfo
 from pramana.model import Key, Plan, Reply, Run, Target
 from pramana.replies import describe_reply
@@ -23,10 +31,10 @@ from pramana.replies import describe_reply
 if TYPE_CHECKING:
     from pramana.app.views import ReplyView, ResultView, TargetView
 
-SHOWN_LABELS = 8
+MAX_SHOWN_LABELS = 8
 """The most labels shown per score."""
 
-_NOT_SHOWN = re.compile(
+_UNPRINTABLE_RE = re.compile(
     "[^\t\n\r\x20-\x7e\x85\xa0-\u2029\u202f-\u2065\u206a-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd"
     + "".join(f"{chr(plane + 0x10000)}-{chr(plane + 0x1FFFD)}" for plane in range(0, 0x100000, 0x10000))
     + "]"
@@ -43,11 +51,17 @@ def escape_unprintable(text: str) -> str:
     >>> escape_unprintable("a\\x00b \\ud800 \\x1b[31m \\u202e")
     'a\\\\x00b \\\\ud800 \\\\x1b[31m \\\\u202e'
     """
-    return _NOT_SHOWN.sub(lambda found: _escape_code(ord(found[0])), text)
+    return _UNPRINTABLE_RE.sub(lambda found: _escape_code_point(ord(found[0])), text)
 
 
-def _escape_code(code: int) -> str:
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+def _escape_code_point(code_point: int) -> str:
+    return (
+        f"\\x{code_point:02x}"
+        if code_point < 0x100
+        else f"\\u{code_point:04x}"
+        if code_point < 0x10000
+        else f"\\U{code_point:08x}"
+    )
 
 
 CALL_STAGES: Mapping[str, str] = {
@@ -60,14 +74,16 @@ CALL_STAGES: Mapping[str, str] = {
 """The description of each stage of a call."""
 
 
-def describe_call_stages(calls: Mapping[Any, int]) -> str:
+def describe_call_stages(call_counts: Mapping[Any, int]) -> str:
     """Describe the stages of the calls under way; a single call has no number.
 
     >>> describe_call_stages({"agent": 1}), describe_call_stages({"ringing": 2, "agent": 1}), describe_call_stages({})
     ('agent speaking', '2 ringing, 1 agent speaking', '')
     """
-    many = sum(calls.values()) > 1
-    return ", ".join(f"{count} {CALL_STAGES[stage]}" if many else CALL_STAGES[stage] for stage, count in calls.items())
+    many = sum(call_counts.values()) > 1
+    return ", ".join(
+        f"{count} {CALL_STAGES[stage]}" if many else CALL_STAGES[stage] for stage, count in call_counts.items()
+    )
 
 
 def make_title(run: Run, summary: Summary) -> str:
@@ -103,7 +119,7 @@ def describe_parameters(run: Run) -> str:
     'temperature 0 (not sent to python:shop:agent), seed 42'
     """
     models = [target.typed for target in run.plan.targets]
-    without = {model: rejected_parameters(run, model) for model in models}
+    without = {model: find_rejected_parameters(run, model) for model in models}
     said = []
     for name, value in run.plan.parameters.items():
         missed = [model for model in models if name in without[model]]
@@ -115,55 +131,60 @@ def describe_parameters(run: Run) -> str:
 
 
 def describe_variation(
-    models: Sized, variants: Sized, repeats: int, result: "FailedResult | Key | ResultView", *, named: bool = True
+    models: Sized,
+    variants: Sized,
+    repeat_count: int,
+    result: "FailedResult | Key | ResultView",
+    *,
+    with_model: bool = True,
 ) -> str:
     """Return what distinguishes a result within its case: model, variant and repeat, each if the run has several.
 
-    Without `named` the model is left out, for callers that name it anyway.
+    Without `with_model` the model is left out, for callers that name it anyway.
 
     >>> voiced = Key("sha256:1", "m", "voice", 1)
     >>> describe_variation(["m"], ["text", "voice"], 3, voiced), describe_variation(["m"], ["voice"], 1, voiced)
     ('voice, repeat 2', '')
     """
-    parts = [result.model] if named and len(models) > 1 else []
+    parts = [result.model] if with_model and len(models) > 1 else []
     parts += [result.variant] if len(variants) > 1 else []
-    parts += [f"repeat {result.repeat + 1}"] if repeats > 1 else []
+    parts += [f"repeat {result.repeat + 1}"] if repeat_count > 1 else []
     return ", ".join(parts)
 
 
-def describe_repetition(expected: int, models: int, repeats: int, variants: int) -> str:
+def describe_repetition(result_count: int, model_count: int, repeat_count: int, variant_count: int) -> str:
     """Describe cases, models, repeats and variants if a case has several results; else return an empty text.
 
     >>> describe_repetition(60, 2, 3, 1), describe_repetition(20, 1, 1, 1)
     ('10 cases, 2 models, 3 repeats', '')
     """
-    a_case = models * repeats * variants
+    a_case = model_count * repeat_count * variant_count
     if a_case == 1:
         return ""
-    cases = expected // max(1, a_case)
-    named = ((cases, "case"), (models, "model"), (repeats, "repeat"), (variants, "variant"))
+    cases = result_count // max(1, a_case)
+    named = ((cases, "case"), (model_count, "model"), (repeat_count, "repeat"), (variant_count, "variant"))
     return ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in named if count > 1)
 
 
 def describe_interval_units(run: Run) -> str:
     """Return a sentence on what a run's intervals count if cases have several results; else an empty text."""
     often = describe_repetition(run.expected, len(run.plan.targets), run.plan.repeats, len(run.plan.variants))
-    return pluralise_units(often) if often else ""
+    return make_interval_units_sentence(often) if often else ""
 
 
-def pluralise_units(repetition: str) -> str:
+def make_interval_units_sentence(repetition: str) -> str:
     """Return a sentence that, with this repetition, intervals count cases."""
     return f"{repetition}: the intervals count cases, not answers."
 
 
-def interval_bounds(rate: Rate) -> tuple[float, float] | None:
+def get_interval_bounds(rate: Rate) -> tuple[float, float] | None:
     """Return both ends of a rate's interval."""
     return (rate.interval.low, rate.interval.high) if rate.interval else None
 
 
 def format_rate_interval(rate: Rate) -> str:
     """Format the interval of a rate."""
-    return format_interval(interval_bounds(rate))
+    return format_interval(get_interval_bounds(rate))
 
 
 def has_replies(summary: Summary) -> bool:
@@ -179,11 +200,11 @@ def is_metered(targets: "Iterable[Target | TargetView]", summary: Summary) -> bo
 
     The unknown sum of any other model is shown as unknown.
     """
-    from pramana.providers.kinds import KINDS_RUNNING_CODE
+    from pramana.providers.kinds import CODE_RUNNING_KINDS
 
     tokens = (summary.input_tokens, summary.output_tokens)
     unknown = all(each.unknown and not each.known for each in tokens)
-    return not unknown or any(each.provider not in KINDS_RUNNING_CODE for each in targets)
+    return not unknown or any(each.provider not in CODE_RUNNING_KINDS for each in targets)
 
 
 def describe_spending(run: Run, summary: Summary) -> str:
@@ -193,7 +214,7 @@ def describe_spending(run: Run, summary: Summary) -> str:
     times, judges = summary.latency, describe_judging_cost(summary)
     metered = is_metered(run.plan.targets, summary)
     parts = (
-        [f"Tokens: {format_count(summary.input_tokens)} in, {format_count(summary.output_tokens)} out"]
+        [f"Tokens: {format_partial_count(summary.input_tokens)} in, {format_partial_count(summary.output_tokens)} out"]
         if metered
         else []
     )
@@ -218,7 +239,7 @@ def describe_spending(run: Run, summary: Summary) -> str:
     return f"{line[:1].upper()}{line[1:]}."
 
 
-def describe_scores(measured: Sequence[ScoreSummary]) -> Iterator[tuple[str, str, str]]:
+def describe_scores(scores: Sequence[ScoreSummary]) -> Iterator[tuple[str, str, str]]:
     """Yield the measurements of scorers in words: the name of the score, the model, and the mean or the labels.
 
     >>> from pramana.analyse.intervals import Interval
@@ -227,13 +248,13 @@ def describe_scores(measured: Sequence[ScoreSummary]) -> Iterator[tuple[str, str
     >>> [*describe_scores([ScoreSummary("tone", "1", "gpt-5", 3, labels={"formal": 2, "casual": 1})])]
     [('tone', 'gpt-5', 'formal 2, casual 1')]
     """
-    versions = Counter((each.check, each.model) for each in measured)
-    for each in measured:
+    versions = Counter((each.check, each.model) for each in scores)
+    for each in scores:
         name = each.check if versions[each.check, each.model] == 1 else f"{each.check} (version {each.version})"
         if each.mean is None:
             labels = [f"{label} {count:,}" for label, count in each.labels.items()]
-            more = f", and {len(labels) - SHOWN_LABELS} more" if len(labels) > SHOWN_LABELS else ""
-            yield name, each.model, ", ".join(labels[:SHOWN_LABELS]) + more
+            more = f", and {len(labels) - MAX_SHOWN_LABELS} more" if len(labels) > MAX_SHOWN_LABELS else ""
+            yield name, each.model, ", ".join(labels[:MAX_SHOWN_LABELS]) + more
         else:
             sure = each.interval
             interval = f"95 % interval {sure.low:.4g} to {sure.high:.4g}, " if sure else ""
@@ -247,27 +268,27 @@ RUBRIC_TITLE = f"Rubric scores, {LOWEST_RATING} to {HIGHEST_RATING}"
 class RubricRow(NamedTuple):
     """The rubric scores of one model, over all its replies, one type of scenario or one language."""
 
-    group: str
+    group_label: str
     """`all`, or such as `language hi`."""
     model: str
-    means: Mapping[str, str]
+    formatted_means: Mapping[str, str]
     """The mean with its interval, by name of the score."""
-    replies: int
+    reply_count: int
 
     @property
     def sentence(self) -> str:
         """The scores in words."""
-        said = [f"{name} {mean}" for name, mean in self.means.items()]
-        return f"{', '.join(said)}; {self.replies:,} repl{'y' if self.replies == 1 else 'ies'}"
+        said = [f"{name} {mean}" for name, mean in self.formatted_means.items()]
+        return f"{', '.join(said)}; {self.reply_count:,} repl{'y' if self.reply_count == 1 else 'ies'}"
 
 
-def rubric_rows(averages: RubricAverages | None) -> list[RubricRow]:
+def make_rubric_rows(averages: RubricAverages | None) -> list[RubricRow]:
     """Return the means of a judge's rubric scores: overall, then by type and language if there are several.
 
     >>> from pramana.analyse.intervals import Interval
     >>> measured = (ScoreSummary("accuracy", "1", "gpt-5", 30, 7.5, Interval(7.1, 7.9)),)
-    >>> row = rubric_rows(RubricAverages(measured, {"language": {"en": measured}}))[0]
-    >>> row.group, row.sentence
+    >>> row = make_rubric_rows(RubricAverages(measured, {"language": {"en": measured}}))[0]
+    >>> row.group_label, row.sentence
     ('all', 'accuracy 7.50 (7.10–7.90); 30 replies')
     """
     if averages is None:
@@ -288,9 +309,9 @@ def rubric_rows(averages: RubricAverages | None) -> list[RubricRow]:
     return made
 
 
-def _format_mean(measured: ScoreSummary) -> str:
-    sure = measured.interval
-    return f"{measured.mean:.2f}{f' ({sure.low:.2f}–{sure.high:.2f})' if sure else ''}"
+def _format_mean(score: ScoreSummary) -> str:
+    sure = score.interval
+    return f"{score.mean:.2f}{f' ({sure.low:.2f}–{sure.high:.2f})' if sure else ''}"
 
 
 def format_rubric_scores(scores: Mapping[str, float]) -> str:
@@ -303,19 +324,20 @@ def format_rubric_scores(scores: Mapping[str, float]) -> str:
     return f"{said} (of {HIGHEST_RATING})" if said else ""
 
 
-def reply_text(reply: "Reply | ReplyView | None") -> str:
+def get_reply_text(reply: "Reply | ReplyView | None") -> str:
     """Return the text of a reply, or the tools that it called instead; empty if there is neither.
 
     >>> from pramana.model import ToolCall
-    >>> reply_text(Reply("", tool_calls=(ToolCall("get_time"),))), reply_text(Reply("Noon.")), reply_text(None)
+    >>> called = Reply("", tool_calls=(ToolCall("get_time"),))
+    >>> get_reply_text(called), get_reply_text(Reply("Noon.")), get_reply_text(None)
     ('(no text; called get_time({}))', 'Noon.', '')
     """
     return describe_reply(reply.text, reply.tool_calls) if reply else ""
 
 
-def describe_voice(calls: RunVoice) -> Iterator[tuple[str, str, str]]:
+def describe_voice(voice: RunVoice) -> Iterator[tuple[str, str, str]]:
     """Yield the model, the variant and the measurements of its calls, in one sentence."""
-    for each in calls.by:
+    for each in voice.by:
         said = [_format_percentiles(each.voice_to_voice), *describe_unreliable_times(each.turn_taking)]
         silence = each.leading_silence_s
         said += [f"leading silence p50 {format_duration(silence)}"] if silence is not None else []
@@ -330,7 +352,7 @@ def describe_voice(calls: RunVoice) -> Iterator[tuple[str, str, str]]:
         said += [f"{each.words_a_minute:.0f} words a minute"] if each.words_a_minute is not None else []
         said += [f"DNSMOS {each.quality:.1f}"] if each.quality is not None else []
         yield each.model, each.variant, f"{'; '.join(said)}."
-    for cost in calls.tax:
+    for cost in voice.tax:
         if cost.difference is None:
             continue
         causes = ", ".join(f"{count:,} {cause}" for cause, count in cost.causes.items() if count)
@@ -344,25 +366,26 @@ def _format_percentiles(times: Latency) -> str:
     """Format the percentiles of a time; a single observation has only one value."""
     unanswered = f", {times.censored:,} unanswered" if times.censored else ""
     if times.n < 2:
-        return f"voice to voice p50 {format_bound(times.p50)} (n={times.n}{unanswered})"
-    shown = f"p50 {format_bound(times.p50)}, p95 {format_bound(times.p95)}, most {format_bound(times.max)}"
+        return f"voice to voice p50 {format_bounded_time(times.p50)} (n={times.n}{unanswered})"
+    p50, p95, longest = map(format_bounded_time, (times.p50, times.p95, times.max))
+    shown = f"p50 {p50}, p95 {p95}, most {longest}"
     return f"voice to voice {shown} (n={times.n:,}{unanswered})"
 
 
-def describe_unreliable_times(taken: TurnTaking) -> list[str]:
+def describe_unreliable_times(turn_taking: TurnTaking) -> list[str]:
     """Describe how many times are unreliable; empty if none are."""
-    late, of = taken.unreliable.happened, taken.unreliable.of
+    late, of = turn_taking.unreliable.happened, turn_taking.unreliable.of
     if not late:
         return []
     return [f"{late:,} of {of:,} time{'' if of == 1 else 's'} unreliable: this machine sent or received sound late"]
 
 
-def describe_turn_taking(taken: TurnTaking) -> list[str]:
+def describe_turn_taking(turn_taking: TurnTaking) -> list[str]:
     """Describe turn taking; empty without interruptions."""
-    gave_way, cut_in, misled = taken.yielded, taken.cut_in, taken.false_interruptions
+    gave_way, cut_in, misled = turn_taking.yielded, turn_taking.cut_in, turn_taking.false_interruptions
     said = []
     if gave_way.of:
-        time = f", p50 {format_bound(taken.yields.p50)}" if gave_way.happened else ""
+        time = f", p50 {format_bounded_time(turn_taking.yields.p50)}" if gave_way.happened else ""
         said.append(f"stopped when interrupted {gave_way.happened:,} of {gave_way.of:,} times{time}")
     if cut_in.happened or gave_way.of or misled.of:
         said.append(f"interrupted the caller {cut_in.happened:,} of {cut_in.of:,} times")
@@ -382,14 +405,14 @@ def format_word_errors(word_errors: WordErrors) -> str:
     return f"{format_error_rate(word_errors.rate)} ({errors} in {words})"
 
 
-def describe_judged_by_recording(run: Run, calls: RunVoice) -> str:
+def describe_judged_by_recording(run: Run, voice: RunVoice) -> str:
     """Describe how many verdicts rest on our transcript of the recording; empty if none do."""
-    count = sum(each.by_ear for each in calls.by)
+    count = sum(each.by_ear for each in voice.by)
     if not count:
         return ""
     those = (
         f"{count:,} verdict{' rests' if count == 1 else 's rest'} on Pramana's own transcript "
-        f"({recognition_name(run.plan)})"
+        f"({name_speech_recognition(run.plan)})"
     )
     better = "" if run.plan.stt else "; choose a better speech recognition with --stt"
     why = "the agent sent no transcript of these answers, or its transcript has words that were not played"
@@ -413,16 +436,16 @@ def describe_voice_setup(plan: Plan) -> str:
     >>> describe_voice_setup(Plan("mine", None, ())), describe_voice_setup(spoken)
     ('', 'typed and spoken by espeak (phone)')
     """
-    spoken = [each for each in plan.variants if each != TEXT]
+    spoken = [each for each in plan.variants if each != TEXT_VARIANT]
     if not spoken:
         return ""
     conditions = dict.fromkeys(each.partition("+")[2] or "plain" for each in spoken)
     under = "" if list(conditions) == ["plain"] else f" ({'; '.join(conditions)})"
     heard = f", transcribed by {plan.stt.typed}" if plan.stt else ""
-    return f"{'typed and ' if TEXT in plan.variants else ''}spoken by {plan.voice}{under}{heard}"
+    return f"{'typed and ' if TEXT_VARIANT in plan.variants else ''}spoken by {plan.voice}{under}{heard}"
 
 
-def format_bound(time: Seconds | None) -> str:
+def format_bounded_time(time: BoundedSeconds | None) -> str:
     """Format a time that may be only a bound."""
     if time is None:
         return "–"
@@ -437,29 +460,29 @@ def describe_judging_cost(summary: Summary) -> str:
     again = " (earlier scorings included)" if summary.judged_again else ""
     if all(each.unknown and not each.known for each in (tokens, cost)):
         return f"tokens and cost unknown{again}"
-    used = f"{format_count(tokens)} tokens" if tokens.known or not tokens.unknown else "tokens unknown"
+    used = f"{format_partial_count(tokens)} tokens" if tokens.known or not tokens.unknown else "tokens unknown"
     paid = format_cost(cost) if cost.known or not cost.unknown else "cost unknown"
     return f"{used}, {paid}{again}"
 
 
-def format_tokens(number: int | None) -> str:
+def format_tokens(token_count: int | None) -> str:
     """Format a number of tokens, which may be unknown."""
-    return "unknown" if number is None else f"{number:,}"
+    return "unknown" if token_count is None else f"{token_count:,}"
 
 
-def format_count(total: Total) -> str:
+def format_partial_count(total: KnownTotal) -> str:
     """Format a count, which may be partly unknown.
 
-    >>> format_count(Total(1200, 0)), format_count(Total(1200, 3)), format_count(Total(0, 3))
-    ('1,200', 'at least 1,200', 'unknown')
+    >>> [format_partial_count(KnownTotal(*each)) for each in ((1200, 0), (1200, 3), (0, 3))]
+    ['1,200', 'at least 1,200', 'unknown']
     """
     return _format_total(total, f"{total.known:,.0f}")
 
 
-def format_cost(total: Total) -> str:
+def format_cost(total: KnownTotal) -> str:
     """Format a sum of dollars, which may be partly unknown.
 
-    >>> format_cost(Total(0.0123, 0)), format_cost(Total(0, 2)), format_cost(Total(0, 0))
+    >>> format_cost(KnownTotal(0.0123, 0)), format_cost(KnownTotal(0, 2)), format_cost(KnownTotal(0, 0))
     ('$0.0123', 'unknown', '$0.00')
     """
     digits = 2 if total.known >= 1 or not total.known else 4
@@ -467,5 +490,5 @@ def format_cost(total: Total) -> str:
     return _format_total(total, shown)
 
 
-def _format_total(total: Total, formatted: str) -> str:
+def _format_total(total: KnownTotal, formatted: str) -> str:
     return formatted if not total.unknown else f"at least {formatted}" if total.known else "unknown"

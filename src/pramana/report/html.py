@@ -10,11 +10,11 @@ from typing import TextIO
 from urllib.parse import quote
 
 from pramana.analyse.spread import SpreadTally
-from pramana.analyse.summary import Tally
+from pramana.analyse.summary import ResultTally
 from pramana.app.runs import result_detail_view, run_detail_view
 from pramana.model import Case, Outcome, Result, Run
 from pramana.report.exporters import Exporter
-from pramana.report.exports import Recordings, Results, copy_spool, open_temporary_files
+from pramana.report.exports import FindRecordingPath, Results, copy_temporary_file, open_temporary_files
 from pramana.report.figures import (
     describe_parameters,
     describe_selection,
@@ -22,8 +22,8 @@ from pramana.report.figures import (
     format_duration,
     make_title,
 )
-from pramana.report.look import DARK, LIGHT, css_variables, stylesheet
-from pramana.report.markup import Safe, join, render_foreign_text, render_text, tag
+from pramana.report.look import DARK_COLOURS, LIGHT_COLOURS, format_css_variables, make_stylesheet
+from pramana.report.markup import SafeHtml, join_html, render_text, render_untrusted_text, tag
 from pramana.report.prose import render_prose
 from pramana.report.result_detail import render_checks, render_exchange
 from pramana.report.run_summary import render_summary
@@ -32,14 +32,14 @@ SHOWN_RESULTS = 500
 """Results shown per outcome; a longer page is slow to open and too long to read."""
 
 SHOWN_ROWS = 100
-_ORDER = (Outcome.FAILED, Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED, Outcome.PASSED)
+_OUTCOME_ORDER = (Outcome.FAILED, Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED, Outcome.PASSED)
 
 
-def write_html(run: Run, results: Results, out: TextIO, recordings: Recordings | None = None) -> None:
+def write_html(run: Run, results: Results, out: TextIO, recordings: FindRecordingPath | None = None) -> None:
     """Write the whole file."""
-    tally, spread = Tally.for_run(run), SpreadTally.for_run(run)
-    counts = dict.fromkeys(_ORDER, 0)
-    with open_temporary_files(_ORDER) as listed:
+    tally, spread = ResultTally.for_run(run), SpreadTally.for_run(run)
+    counts = dict.fromkeys(_OUTCOME_ORDER, 0)
+    with open_temporary_files(_OUTCOME_ORDER) as listed:
         for case, result in results:
             tally.add(case, result)
             spread.add(result)
@@ -49,51 +49,51 @@ def write_html(run: Run, results: Results, out: TextIO, recordings: Recordings |
                 at = recordings(case, result) if recordings else None
                 listed[outcome].write(_render_result(run, case, result, at) + "\n")
         summary = tally.summary()
-        out.write(_HEAD.format(title=render_text(make_title(run, summary)), style=_STYLE))
+        out.write(_HTML_HEAD.format(title=render_text(make_title(run, summary)), style=_CSS))
         out.write(_render_header(run))
-        out.write(render_summary(run_detail_view(run, summary, spread.times()), rows=SHOWN_ROWS))
+        out.write(render_summary(run_detail_view(run, summary, spread.summarise_times()), max_rows=SHOWN_ROWS))
         out.write("<section><h2>Results</h2>\n")
-        for outcome in _ORDER:
+        for outcome in _OUTCOME_ORDER:
             if counts[outcome]:
                 more = counts[outcome] - SHOWN_RESULTS
                 out.write(tag("h3", outcome.value.capitalize(), " ", tag("small", f"{counts[outcome]:,}")))
-                copy_spool(listed[outcome], out)
+                copy_temporary_file(listed[outcome], out)
                 if more > 0:
                     out.write(tag("p", f"and {more:,} more: the JSON and CSV exports have them all.", class_="quiet"))
-        made = join(["Pramana ", run.plan.runner_version, " · run ", tag("span", run.reference, class_="mono")])
-        out.write(join([Safe("</section>"), tag("footer", made, class_="quiet small"), Safe("</main>\n")]))
+        made = join_html(["Pramana ", run.plan.runner_version, " · run ", tag("span", run.reference, class_="mono")])
+        out.write(join_html([SafeHtml("</section>"), tag("footer", made, class_="quiet small"), SafeHtml("</main>\n")]))
 
 
 html_export = Exporter("html", ".html", write_html, links_recordings=True)
 
 
-def _render_header(run: Run) -> Safe:
+def _render_header(run: Run) -> SafeHtml:
     plan = run.plan
     asked = [parameters] if (parameters := describe_parameters(run)) else []
     asked += [f"{plan.repeats} repeats"] if plan.repeats > 1 else []
     asked += [f"embedded by {plan.embedder.typed}"] if plan.embedder else []
     asked += [f"scored by {each.name} {each.version}" for each in plan.scorers]
     asked += [aloud] if (aloud := describe_voice_setup(plan)) else []
-    models = join((tag("b", render_foreign_text(target.typed)) for target in plan.targets), ", ")
+    models = join_html((tag("b", render_untrusted_text(target.typed)) for target in plan.targets), ", ")
     lines = [
         tag("p", models, " · ", run.created),
-        tag("p", join(map(render_foreign_text, asked), ", "), class_="quiet"),
+        tag("p", join_html(map(render_untrusted_text, asked), ", "), class_="quiet"),
     ]
     if plan.system_prompt:
         lines.append(tag("details", tag("summary", "System prompt"), render_prose(plan.system_prompt, "System prompt")))
     if plan.selection:
-        part = render_foreign_text(describe_selection(plan.selection))
+        part = render_untrusted_text(describe_selection(plan.selection))
         lines.append(tag("p", "A selection, not the whole suite: ", part, class_="warn"))
     if run.status != "finished":
-        reason = [": ", render_foreign_text(run.reason)] if run.reason else []
+        reason = [": ", render_untrusted_text(run.reason)] if run.reason else []
         here = f". {run.stored:,} of {run.expected:,} results are stored."
         lines.append(tag("p", f"The run is {run.status}", reason, here, class_="warn"))
-    return tag("header", tag("h1", render_foreign_text(plan.suite)), lines)
+    return tag("header", tag("h1", render_untrusted_text(plan.suite)), lines)
 
 
-def _render_result(run: Run, case: Case, result: Result, recording: str | None) -> Safe:
+def _render_result(run: Run, case: Case, result: Result, recording: str | None) -> SafeHtml:
     key, reply, view = result.key, result.reply, result_detail_view(0, case, result)
-    labels = [render_foreign_text(key.model)] if len(run.plan.targets) > 1 else []
+    labels = [render_untrusted_text(key.model)] if len(run.plan.targets) > 1 else []
     labels += [render_text(key.variant)] if key.variant != "text" else []
     labels += [render_text(f"repeat {key.repeat + 1}")] if run.plan.repeats > 1 else []
     labels += [render_text(format_duration(reply.total_s))] if reply else []
@@ -103,11 +103,11 @@ def _render_result(run: Run, case: Case, result: Result, recording: str | None) 
         "details",
         tag(
             "summary",
-            tag("span", render_foreign_text(case.id, 200), class_="mono"),
-            tag("span", render_foreign_text(why, 300), class_="why"),
-            tag("span", join(labels, " · "), class_="quiet small"),
+            tag("span", render_untrusted_text(case.id, 200), class_="mono"),
+            tag("span", render_untrusted_text(why, 300), class_="why"),
+            tag("span", join_html(labels, " · "), class_="quiet small"),
         ),
-        tag("p", join((render_foreign_text(each) for each in facets if each), " · "), class_="quiet small"),
+        tag("p", join_html((render_untrusted_text(each) for each in facets if each), " · "), class_="quiet small"),
         render_exchange(view),
         render_checks(view.checks, evidence=False),
         _render_recording(run, case, result, recording),
@@ -115,17 +115,19 @@ def _render_result(run: Run, case: Case, result: Result, recording: str | None) 
     )
 
 
-def _render_recording(run: Run, case: Case, result: Result, at: str | None) -> Safe | None:
+def _render_recording(run: Run, case: Case, result: Result, recording_path: str | None) -> SafeHtml | None:
     """Return the link to a call's recording, or how to export it."""
     if result.reply is None or result.reply.call is None:
         return None
-    if at is None:
+    if recording_path is None:
         how = f"pramana export {run.id} --id {case.id} --audio DIR"
-        return tag("p", "To hear it: ", tag("span", render_foreign_text(how, 300), class_="mono"), class_="quiet")
-    return tag("p", tag("a", "Recording of the call", href=quote(at)), " ", tag("span", "caller left, agent right"))
+        return tag("p", "To hear it: ", tag("span", render_untrusted_text(how, 300), class_="mono"), class_="quiet")
+    return tag(
+        "p", tag("a", "Recording of the call", href=quote(recording_path)), " ", tag("span", "caller left, agent right")
+    )
 
 
-_HEAD = """<!doctype html>
+_HTML_HEAD = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
@@ -137,12 +139,13 @@ _HEAD = """<!doctype html>
 <main class="main">
 """
 
-_THEMES = (
-    f":root {{ {css_variables(LIGHT)} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {css_variables(DARK)} }} }}\n"
+_THEMES_CSS = (
+    f":root {{ {format_css_variables(LIGHT_COLOURS)} }}\n"
+    f"@media (prefers-color-scheme: dark) {{ :root {{ {format_css_variables(DARK_COLOURS)} }} }}\n"
 )
-_STYLE = (
-    _THEMES
-    + stylesheet()
+_CSS = (
+    _THEMES_CSS
+    + make_stylesheet()
     + """
 body { margin: 0; } header { margin-bottom: var(--s5); }
 details > summary > span { margin-right: var(--s3); overflow-wrap: anywhere; }

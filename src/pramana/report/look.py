@@ -11,13 +11,13 @@ from pathlib import Path
 
 from pramana.model import Outcome
 
-LIGHT: Mapping[str, str] = {
+LIGHT_COLOURS: Mapping[str, str] = {
     "ground": "#fbfaf8", "raised": "#ffffff", "ink": "#22211f", "quiet": "#65625c", "line": "#e2dfd8",
     "mark": "#22211f",
     "accent": "#1d5f8a", "on-accent": "#ffffff", "fill": "#a9cfd0", "passed": "#0c6a6e", "failed": "#b23c0c",
     "errored": "#855600", "unscored": "#5a4b96", "skipped": "#5f6368", "hint": "#f3efe6",
 }  # fmt: skip
-DARK: Mapping[str, str] = {
+DARK_COLOURS: Mapping[str, str] = {
     "ground": "#171717", "raised": "#1f1f1e", "ink": "#e9e6e0", "quiet": "#a8a49c", "line": "#383733",
     "mark": "#f3f0ea",
     "accent": "#7fbce6", "on-accent": "#10202b", "fill": "#2c5c5e", "passed": "#6fc7c9", "failed": "#f59a70",
@@ -35,17 +35,17 @@ OUTCOME_SIGNS: Mapping[Outcome, str] = {
 
 
 @cache
-def stylesheet() -> str:
+def make_stylesheet() -> str:
     """Return the classes that pages and HTML reports share."""
     shared = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
-    paper = css_variables({**LIGHT, "ground": "#ffffff"})
+    paper = format_css_variables({**LIGHT_COLOURS, "ground": "#ffffff"})
     return f"{shared}@media print {{ :root:root:root {{ color-scheme: light; {paper} }} }}\n"
 
 
-def css_variables(colours: Mapping[str, str]) -> str:
+def format_css_variables(colours: Mapping[str, str]) -> str:
     """Return a theme as CSS variables.
 
-    >>> css_variables({"ink": "#000"})
+    >>> format_css_variables({"ink": "#000"})
     '--ink: #000;'
     """
     return " ".join(f"--{name}: {value};" for name, value in colours.items())

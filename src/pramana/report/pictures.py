@@ -11,30 +11,30 @@ from datetime import datetime
 
 from pramana.analyse.spread import Bin, Spread
 from pramana.analyse.summary import Rate
-from pramana.report.figures import format_duration, format_percent, interval_bounds
+from pramana.report.figures import format_duration, format_percent, get_interval_bounds
 from pramana.report.markup import (
-    Child,
     Column,
-    Safe,
-    join,
-    render_foreign_text,
+    HtmlChild,
+    SafeHtml,
+    join_html,
     render_link,
     render_rate_bar,
     render_rate_text,
     render_table,
+    render_untrusted_text,
     tag,
 )
 
 MAX_TICKS = 6
 SHOWN_ROWS = 12
 """Rows shown of a breakdown; a suite may have a thousand tags."""
-FOLDED_ROWS = 500
+MAX_FOLDED_ROWS = 500
 """Further rows of a breakdown, collapsed at first."""
-_HEIGHT = 100
+_HISTOGRAM_HEIGHT = 100
 _MIN_BAR_HEIGHT = 1.5
 """The least height of a bar, so that one result among thousands is visible."""
-WIDTH = 320
-_DATES = 16
+CHART_WIDTH = 320
+_DATES_HEIGHT = 16
 """Space for the dates below the axis."""
 _LEFT, _RIGHT, _PAD = 44, 6, 8
 """Space for the scale, for the last dot, and above and below the line."""
@@ -48,51 +48,59 @@ MIN_DIFFERENCE_SPAN = 0.05
 
 
 def draw_rates(
-    what: str, rows: Mapping[str, Rate], most: int = SHOWN_ROWS, links: Callable[[str], str] | None = None
-) -> Safe:
+    dimension: str, rows: Mapping[str, Rate], max_rows: int = SHOWN_ROWS, make_url: Callable[[str], str] | None = None
+) -> SafeHtml:
     """Return a table of pass rates by value, each with a bar, its interval and its counts.
 
-    Rows beyond `most` are collapsed. `links` returns the address that the name of a row links to.
+    Rows beyond `max_rows` are collapsed. `make_url` returns the address that the name of a row links to.
     """
-    groups = [[(_name_of_row(name, links), *_rate_row(rate))] for name, rate in rows.items()]
-    return _draw_rates(what, (Column(what, head=True), *_RATE_COLUMNS), groups, most)
+    groups = [[(_render_row_name(name, make_url), *_make_rate_row(rate))] for name, rate in rows.items()]
+    return _draw_rates(dimension, (Column(dimension, is_row_header=True), *_RATE_COLUMNS), groups, max_rows)
 
 
-def rates_by_model(
-    what: str,
+def draw_rates_by_model(
+    dimension: str,
     rows: Mapping[str, Mapping[str, Rate]],
-    most: int = SHOWN_ROWS,
-    links: Callable[[str], str] | None = None,
-) -> Safe:
+    max_rows: int = SHOWN_ROWS,
+    make_url: Callable[[str], str] | None = None,
+) -> SafeHtml:
     """Return a table of pass rates by value, with one row per model."""
-    groups: list[list[tuple[Child, ...]]] = []
+    groups: list[list[tuple[HtmlChild, ...]]] = []
     for value, by_model in rows.items():
         first, again = (
-            _name_of_row(value, links),
-            tag("span", render_foreign_text(value, 200), class_="visually-hidden"),
+            _render_row_name(value, make_url),
+            tag("span", render_untrusted_text(value, 200), class_="visually-hidden"),
         )
         groups.append(
             [
-                (again if place else first, render_foreign_text(model, 200), *_rate_row(rate))
+                (again if place else first, render_untrusted_text(model, 200), *_make_rate_row(rate))
                 for place, (model, rate) in enumerate(by_model.items())
             ]
         )
-    return _draw_rates(what, (Column(what, head=True), _MODEL, *_RATE_COLUMNS), groups, most)
+    return _draw_rates(
+        dimension, (Column(dimension, is_row_header=True), _MODEL_COLUMN, *_RATE_COLUMNS), groups, max_rows
+    )
 
 
-_MODEL = Column("Model")
-_RATE_COLUMNS = (Column("Chart"), Column("Passed", number=True), Column("Of the results with a verdict", number=True))
+_MODEL_COLUMN = Column("Model")
+_RATE_COLUMNS = (
+    Column("Chart"),
+    Column("Passed", is_numeric=True),
+    Column("Of the results with a verdict", is_numeric=True),
+)
 
 
-def _draw_rates(what: str, columns: Sequence[Column], groups: Sequence[Sequence[tuple[Child, ...]]], most: int) -> Safe:
+def _draw_rates(
+    dimension: str, columns: Sequence[Column], groups: Sequence[Sequence[tuple[HtmlChild, ...]]], max_rows: int
+) -> SafeHtml:
     """Return a table of the first values' rows, and a collapsed one of further values below it."""
 
-    def draw_row(caption: str, some: Sequence[Sequence[tuple[Child, ...]]]) -> Safe:
-        return render_table(caption, columns, (row for group in some for row in group), hidden=True)
+    def draw_row(caption: str, some: Sequence[Sequence[tuple[HtmlChild, ...]]]) -> SafeHtml:
+        return render_table(caption, columns, (row for group in some for row in group), hide_caption=True)
 
-    shown, folded = groups[:most], groups[most : most + FOLDED_ROWS]
+    shown, folded = groups[:max_rows], groups[max_rows : max_rows + MAX_FOLDED_ROWS]
     more, rest = len(groups) - len(shown), len(groups) - len(shown) - len(folded)
-    caption = f"Pass rate by {what.lower()}"
+    caption = f"Pass rate by {dimension.lower()}"
     hidden = f"{rest:,} more are not shown; the JSON export has them all."
     unfolded = (
         tag(
@@ -104,22 +112,22 @@ def _draw_rates(what: str, columns: Sequence[Column], groups: Sequence[Sequence[
         if more
         else None
     )
-    several = any(each.label == _MODEL.label for each in columns)
+    several = any(each.label == _MODEL_COLUMN.label for each in columns)
     return tag("div", draw_row(caption, shown), unfolded, class_="rates by-model" if several else "rates")
 
 
-def _name_of_row(name: str, links: Callable[[str], str] | None) -> Child:
-    named = render_foreign_text(name, 200)
-    return render_link(links(name), named) if links else named
+def _render_row_name(name: str, make_url: Callable[[str], str] | None) -> HtmlChild:
+    named = render_untrusted_text(name, 200)
+    return render_link(make_url(name), named) if make_url else named
 
 
-def _rate_row(rate: Rate) -> tuple[Child, ...]:
+def _make_rate_row(rate: Rate) -> tuple[HtmlChild, ...]:
     beside = (
         tag("small", f"{rate.undecided_count:,} without a verdict", class_="quiet") if rate.undecided_count else None
     )
     return (
-        render_rate_bar(rate.value, interval_bounds(rate)),
-        render_rate_text(rate.value, interval_bounds(rate)),
+        render_rate_bar(rate.value, get_interval_bounds(rate)),
+        render_rate_text(rate.value, get_interval_bounds(rate)),
         tag("span", f"{rate.passed:,} of {rate.scored_count:,}", beside),
     )
 
@@ -132,19 +140,19 @@ class TimeMark:
     """A time marked in a chart, such as a percentile."""
 
     label: str
-    seconds: float
+    time_s: float
 
 
 def draw_distribution(
-    title: str, measure: str, bins: Sequence[Bin], spread: Spread, missing: str = "", highest: int = 0
-) -> Safe:
+    title: str, measure: str, bins: Sequence[Bin], spread: Spread, missing_note: str = "", max_count: int = 0
+) -> SafeHtml:
     """Return the distribution of some times as a figure; `measure` names what was timed.
 
-    `missing` describes what has no time, and so is not drawn. `highest` is the highest bar of all charts that stand
-    beside this one, so that their bars have one scale.
+    `missing_note` describes what has no time, and so is not drawn. `max_count` is the highest bar of all charts that
+    stand beside this one, so that their bars have one scale.
     """
     count = spread.count
-    beside = tag("span", missing, class_="quiet small") if missing else None
+    beside = tag("span", missing_note, class_="quiet small") if missing_note else None
     median, p95 = spread.median, spread.p95
     if median is None or p95 is None or count < 2:  # a histogram of one time would be a block
         said = f"{format_duration(spread.median)}, the only time measured" if count else "no times measured"
@@ -156,29 +164,29 @@ def draw_distribution(
     return tag(
         "figure",
         tag("figcaption", tag("b", title), tag("span", f"{said} · {scale}", class_="quiet small"), beside),
-        draw_histogram(bins, marks, f"{title}: {said}. {_describe_histogram(bins, marks)}; {scale}", highest),
+        draw_histogram(bins, marks, f"{title}: {said}. {_describe_histogram(bins, marks)}; {scale}", max_count),
         class_="figure",
     )
 
 
 def _describe_histogram(bins: Sequence[Bin], marks: Iterable[TimeMark]) -> str:
     most = max(bins, key=lambda each: each.count)
-    said = [f"{each.label} {format_duration(each.seconds)}" for each in marks]
+    said = [f"{each.label} {format_duration(each.time_s)}" for each in marks]
     said.append(f"most, {most.count:,}, took {format_short_time(most.start)} to {format_short_time(most.end)}")
     return "; ".join(said)
 
 
-def draw_histogram(bins: Sequence[Bin], marks: Sequence[TimeMark], label: str, highest: int = 0) -> Safe:
+def draw_histogram(bins: Sequence[Bin], marks: Sequence[TimeMark], label: str, max_count: int = 0) -> SafeHtml:
     """Draw a histogram, with some times marked and others along the axis.
 
-    Bins have `from`, `to` and `count` and are contiguous; all are drawn equally wide. `highest` is the count that fills
-    the height, if it is more than the highest bar.
+    Bins have `from`, `to` and `count` and are contiguous; all are drawn equally wide. `max_count` is the count that
+    fills the height, if it is more than the highest bar.
     """
-    highest, width = max(highest, *(each.count for each in bins)), 1000 / len(bins)
+    max_count, width = max(max_count, *(each.count for each in bins)), 1000 / len(bins)
     drawn = []
     for place, each in enumerate(bins):
         if each.count:
-            height = max(_MIN_BAR_HEIGHT, _HEIGHT * each.count / highest)
+            height = max(_MIN_BAR_HEIGHT, _HISTOGRAM_HEIGHT * each.count / max_count)
             told = f"{format_short_time(each.start)} to {format_short_time(each.end)}: {each.count:,}"
             drawn.append(
                 tag(
@@ -189,37 +197,40 @@ def draw_histogram(bins: Sequence[Bin], marks: Sequence[TimeMark], label: str, h
                         class_="fill",
                         x=f"{place * width:.2f}",
                         width=f"{width:.2f}",
-                        y=f"{_HEIGHT - height:.2f}",
+                        y=f"{_HISTOGRAM_HEIGHT - height:.2f}",
                         height=f"{height:.2f}",
                     ),
                 )
             )
-    placed = [(mark, position_in_bins(bins, mark.seconds)) for mark in marks]
-    lines = "".join(f"M{1000 * at:.2f} 0V{_HEIGHT}" for _, at in placed)
-    labelled = [(seconds, position_in_bins(bins, seconds)) for seconds in choose_ticks(bins)]
-    axis = f"M0 {_HEIGHT}H1000" + "".join(f"M{1000 * at:.2f} {_HEIGHT}v4" for _, at in labelled)
+    placed = [(mark, find_position_in_bins(bins, mark.time_s)) for mark in marks]
+    lines = "".join(f"M{1000 * at:.2f} 0V{_HISTOGRAM_HEIGHT}" for _, at in placed)
+    labelled = [(seconds, find_position_in_bins(bins, seconds)) for seconds in choose_ticks(bins)]
+    axis = f"M0 {_HISTOGRAM_HEIGHT}H1000" + "".join(f"M{1000 * at:.2f} {_HISTOGRAM_HEIGHT}v4" for _, at in labelled)
     return tag(
         "div",
-        (_render_labels([_label_at_line(f"{mark.label} {format_duration(mark.seconds)}", at)]) for mark, at in placed),
+        (
+            _render_labels([_draw_label_at_line(f"{mark.label} {format_duration(mark.time_s)}", at)])
+            for mark, at in placed
+        ),
         tag(
             "svg",
             drawn,
             tag("path", class_="axis", d=axis),
             tag("path", class_="whisker", d=lines),
-            viewBox=f"0 0 1000 {_HEIGHT + 4}",
+            viewBox=f"0 0 1000 {_HISTOGRAM_HEIGHT + 4}",
             preserveAspectRatio="none",
             role="img",
             aria_label=label,
         ),
-        _render_labels(_centred_label(format_short_time(seconds), at) for seconds, at in labelled),
+        _render_labels(_draw_centred_label(format_short_time(seconds), at) for seconds, at in labelled),
         class_="plot",
     )
 
 
-def position_in_bins(bins: Sequence[Bin], seconds: float) -> float:
+def find_position_in_bins(bins: Sequence[Bin], seconds: float) -> float:
     """Return the position of a time along equally wide bins, from 0 to 1.
 
-    >>> position_in_bins([Bin(1, 2, 0), Bin(2, 5, 0)], 2), position_in_bins([Bin(1, 100, 0)], 10)
+    >>> find_position_in_bins([Bin(1, 2, 0), Bin(2, 5, 0)], 2), find_position_in_bins([Bin(1, 100, 0)], 10)
     (0.5, 0.5)
     """
     for place, each in enumerate(bins):
@@ -264,34 +275,35 @@ def format_short_time(seconds: float) -> str:
 # ── Labels and axes ──
 
 
-def _render_labels(labels: Iterable[Safe]) -> Safe:
+def _render_labels(labels: Iterable[SafeHtml]) -> SafeHtml:
     return tag("div", labels, class_="labels", aria_hidden="true")
 
 
-def _label_at_line(words: str, at: float) -> Safe:
+def _draw_label_at_line(text: str, x: float) -> SafeHtml:
     """Place words at a line so that they stay inside the chart: at the left edge they begin at the line."""
-    return tag("span", words, style=f"left:{100 * at:.2f}%;transform:translateX(-{100 * at:.0f}%)")
+    return tag("span", text, style=f"left:{100 * x:.2f}%;transform:translateX(-{100 * x:.0f}%)")
 
 
-def _centred_label(words: str, at: float) -> Safe:
-    shift = 50 if 0.08 < at < 0.92 else 100 * at
-    return tag("span", words, style=f"left:{100 * at:.2f}%;transform:translateX(-{shift:.0f}%)")
+def _draw_centred_label(text: str, x: float) -> SafeHtml:
+    shift = 50 if 0.08 < x < 0.92 else 100 * x
+    return tag("span", text, style=f"left:{100 * x:.2f}%;transform:translateX(-{shift:.0f}%)")
 
 
-def draw_time_axis(seconds: float) -> Safe:
+def draw_time_axis(seconds: float) -> SafeHtml:
     """Return a time axis from zero to so many seconds, with a few round times.
 
     A phone has room for six times in seconds, and for five in minutes.
     """
     most = 5.9 if seconds < 60 else 4.5
-    step = next((each for each in _STEPS if seconds / each <= most), math.ceil(seconds / most / 600) * 600.0)
+    step = next((each for each in _TIME_STEPS_S if seconds / each <= most), math.ceil(seconds / most / 600) * 600.0)
     count = int(seconds / step) + 1
     return _render_labels(
-        _centred_label(_format_clock(step * each), step * each / seconds if seconds else 0.0) for each in range(count)
+        _draw_centred_label(_format_clock(step * each), step * each / seconds if seconds else 0.0)
+        for each in range(count)
     )
 
 
-_STEPS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0)
+_TIME_STEPS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0)
 
 
 def _format_clock(seconds: float) -> str:
@@ -308,14 +320,14 @@ class TrendPoint:
     """One run."""
 
     value: float
-    low: float | None = None
-    high: float | None = None
-    at: datetime | None = None
+    interval_low: float | None = None
+    interval_high: float | None = None
+    started: datetime | None = None
     """The start of the run; unless every point has one, points are equally spaced and the axis has no dates."""
     href: str | None = None
 
 
-def draw_rate_trend(points: Sequence[TrendPoint]) -> Safe:
+def draw_rate_trend(points: Sequence[TrendPoint]) -> SafeHtml:
     """Draw a pass rate over runs, oldest first, with the band of its intervals, from 0 to 100 %."""
     said = ", ".join(format_percent(each.value) for each in points[-MAX_DESCRIBED_POINTS:])
     return _draw_trend(
@@ -323,7 +335,7 @@ def draw_rate_trend(points: Sequence[TrendPoint]) -> Safe:
     )
 
 
-def draw_time_trend(points: Sequence[TrendPoint]) -> Safe:
+def draw_time_trend(points: Sequence[TrendPoint]) -> SafeHtml:
     """Draw a time over runs, in seconds, oldest first, from zero to the longest."""
     top = max([0.001, *(each.value for each in points)])
     said = ", ".join(format_duration(each.value) for each in points[-MAX_DESCRIBED_POINTS:])
@@ -339,69 +351,70 @@ def draw_time_trend(points: Sequence[TrendPoint]) -> Safe:
 
 def _draw_trend(
     points: Sequence[TrendPoint],
-    top: float,
-    scale: tuple[str, str],
+    max_value: float,
+    scale_labels: tuple[str, str],
     label: str,
-    words: Callable[[float], str],
+    format_value: Callable[[float], str],
     height: int,
-) -> Safe:
-    bottom = height - _PAD - _DATES
-    room = WIDTH - _LEFT - _RIGHT
-    places = _point_positions(points)
+) -> SafeHtml:
+    bottom = height - _PAD - _DATES_HEIGHT
+    room = CHART_WIDTH - _LEFT - _RIGHT
+    places = _find_point_positions(points)
 
     def x_of(place: int) -> float:
         return _LEFT + room * places[place]
 
     def y_of(value: float) -> float:
-        return bottom - (bottom - _PAD) * min(1.0, max(0.0, value / top))
+        return bottom - (bottom - _PAD) * min(1.0, max(0.0, value / max_value))
 
-    ranged = [(x_of(place), each.low, each.high) for place, each in enumerate(points)]
+    ranged = [(x_of(place), each.interval_low, each.interval_high) for place, each in enumerate(points)]
     band = [(x, y_of(low), y_of(high)) for x, low, high in ranged if low is not None and high is not None]
     dots = [(x_of(place), y_of(each.value)) for place, each in enumerate(points)]
     drawn = [
-        tag("path", class_="axis", d=f"M{_LEFT} {_PAD}H{WIDTH}M{_LEFT} {bottom}H{WIDTH}"),
-        tag("text", scale[1], class_="axis-text", x=_LEFT - 8, y=_PAD + 4, text_anchor="end"),
-        tag("text", scale[0], class_="axis-text", x=_LEFT - 8, y=bottom + 4, text_anchor="end"),
+        tag("path", class_="axis", d=f"M{_LEFT} {_PAD}H{CHART_WIDTH}M{_LEFT} {bottom}H{CHART_WIDTH}"),
+        tag("text", scale_labels[1], class_="axis-text", x=_LEFT - 8, y=_PAD + 4, text_anchor="end"),
+        tag("text", scale_labels[0], class_="axis-text", x=_LEFT - 8, y=bottom + 4, text_anchor="end"),
     ]
     if len(band) > 1:
         around = [(x, high) for x, _, high in band] + [(x, low) for x, low, _ in reversed(band)]
-        drawn.append(tag("path", class_="band", d=f"{_svg_path(around)}Z"))
+        drawn.append(tag("path", class_="band", d=f"{_format_svg_path(around)}Z"))
     for x, low, high in band[-1:]:  # the newest shows its interval, even if it is the only point
         drawn.append(tag("path", class_="whisker", d=f"M{x - 3:.1f} {low:.1f}h6m-3 0V{high:.1f}m-3 0h6"))
     if len(dots) > 1:
-        drawn.append(tag("path", class_="stroke", d=_svg_path(dots)))
+        drawn.append(tag("path", class_="stroke", d=_format_svg_path(dots)))
     drawn += _draw_dates(points, x_of, height)
     newest = len(points) - 1
     drawn += [
-        _draw_point(each, dots[place], words, r=4 if place == newest else 3)
+        _draw_point(each, dots[place], format_value, radius=4 if place == newest else 3)
         for place, each in enumerate(points)
         if place == newest or each.href
     ]
     role = "group" if any(each.href for each in points) else "img"  # links inside an image would not be reachable
-    return tag("svg", drawn, class_="picture", viewBox=f"0 0 {WIDTH} {height}", role=role, aria_label=label)
+    return tag("svg", drawn, class_="picture", viewBox=f"0 0 {CHART_WIDTH} {height}", role=role, aria_label=label)
 
 
-def _point_positions(points: Sequence[TrendPoint]) -> list[float]:
+def _find_point_positions(points: Sequence[TrendPoint]) -> list[float]:
     """Return the positions of points along the axis, from 0 to 1: by time if every point has one.
 
-    >>> [round(each, 2) for each in _point_positions([TrendPoint(1, at=datetime(2026, 1, day)) for day in (1, 2, 5)])]
+    >>> dated = [TrendPoint(1, at=datetime(2026, 1, day)) for day in (1, 2, 5)]
+    >>> [round(each, 2) for each in _find_point_positions(dated)]
     [0.0, 0.25, 1.0]
-    >>> _point_positions([TrendPoint(1), TrendPoint(1), TrendPoint(1)]), _point_positions([TrendPoint(1)])
+    >>> _find_point_positions([TrendPoint(1), TrendPoint(1), TrendPoint(1)]), _find_point_positions([TrendPoint(1)])
     ([0.0, 0.5, 1.0], [0.5])
     """
-    times = [each.at.timestamp() for each in points if each.at]
+    times = [each.started.timestamp() for each in points if each.started]
     if len(times) == len(points) and times[-1] > times[0]:
         return [(each - times[0]) / (times[-1] - times[0]) for each in times]
     return [place / (len(points) - 1) if len(points) > 1 else 0.5 for place in range(len(points))]
 
 
-def _draw_dates(points: Sequence[TrendPoint], across: Callable[[int], float], height: int) -> list[Safe]:
+def _draw_dates(points: Sequence[TrendPoint], x_of_point: Callable[[int], float], height: int) -> list[SafeHtml]:
     """Return the dates of the first and the last point below the axis; times if both are of one day."""
-    first, last = points[0].at, points[-1].at
+    first, last = points[0].started, points[-1].started
     if first is None or last is None:
         return []
     form = "%Y-%m-%d" if last.date() != first.date() else "%Y-%m-%d %H:%M"
-    ends = [(first, across(0), "start"), (last, across(len(points) - 1), "end")]
+    ends = [(first, x_of_point(0), "start"), (last, x_of_point(len(points) - 1), "end")]
     if len(points) == 1 or first.strftime(form) == last.strftime(form):
         ends = [(last, (ends[0][1] + ends[-1][1]) / 2, "middle")]
     return [
@@ -410,23 +423,25 @@ def _draw_dates(points: Sequence[TrendPoint], across: Callable[[int], float], he
     ]
 
 
-def _draw_point(point: TrendPoint, place: tuple[float, float], words: Callable[[float], str], r: int) -> Safe:
+def _draw_point(
+    point: TrendPoint, position: tuple[float, float], format_value: Callable[[float], str], radius: int
+) -> SafeHtml:
     """Draw a point; with an address, as a link to its run with a larger click target."""
-    x, y = (f"{each:.1f}" for each in place)
-    dot = tag("circle", class_="dot", cx=x, cy=y, r=r)
+    x, y = (f"{each:.1f}" for each in position)
+    dot = tag("circle", class_="dot", cx=x, cy=y, r=radius)
     if point.href is None:
         return dot
-    at = point.at.strftime("%Y-%m-%d %H:%M") if point.at else ""
-    named = ", ".join(each for each in (at, words(point.value)) if each)
+    at = point.started.strftime("%Y-%m-%d %H:%M") if point.started else ""
+    named = ", ".join(each for each in (at, format_value(point.value)) if each)
     around = tag("circle", class_="hit", cx=x, cy=y, r=9)
     return tag("a", tag("title", named), around, dot, href=point.href, aria_label=f"Run: {named}", class_="point")
 
 
-def _svg_path(places: Sequence[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+def _format_svg_path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
-def draw_difference(difference: float, interval: Sequence[float]) -> Safe:
+def draw_difference(difference: float, interval: Sequence[float]) -> SafeHtml:
     """Draw a difference of shares and its interval on a line with zero in the middle; it stretches to its container."""
     low, high = interval
     widest = max(abs(low), abs(high), abs(difference))
@@ -448,4 +463,4 @@ def draw_difference(difference: float, interval: Sequence[float]) -> Safe:
         aria_hidden="true",
     )
     ends = [tag("span", f"−{half * 100:.0f} points"), tag("span", "0"), tag("span", f"+{half * 100:.0f} points")]
-    return join([drawn, tag("div", ends, class_="row spread tiny quiet", aria_hidden="true")])
+    return join_html([drawn, tag("div", ends, class_="row spread tiny quiet", aria_hidden="true")])

@@ -23,11 +23,11 @@ from pramana.report import figures, terminal
 if TYPE_CHECKING:
     from pramana.bench import Progress
 
-LINE_EVERY_S = 5.0
-QUIET_LINE_EVERY_S = 30.0
+LINE_INTERVAL_S = 5.0
+QUIET_LINE_INTERVAL_S = 30.0
 """Interval of lines without news: a log has no bar that shows that the run is still waiting."""
-FAILURES_SHOWN = 10
-REDRAW_S = 0.2
+MAX_SHOWN_FAILURES = 10
+REDRAW_INTERVAL_S = 0.2
 
 
 class LiveProgress:
@@ -79,27 +79,33 @@ class LiveProgress:
         """Redraw, where the waiting thread has to; a terminal's bar redraws itself."""
 
     def __call__(self, progress: "Progress") -> None:
-        """Update from a run's progress; makes this a `bench.Watch`."""
+        """Update from a run's progress; makes this a `bench.WatchProgress`."""
         self._plan = progress.run.plan
         self.update(
             list(progress.results),
             progress.budget.cost_usd,
             unknown_cost=progress.budget.unknown_cost,
             waiting_s=progress.get_waiting_s(),
-            calls=figures.describe_call_stages(progress.count_calls()),
+            call_stages=figures.describe_call_stages(progress.count_calls()),
         )
 
     def update(
-        self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0, calls: str = ""
+        self,
+        results: list[Result],
+        cost_usd: float,
+        *,
+        unknown_cost: bool,
+        waiting_s: float = 0.0,
+        call_stages: str = "",
     ) -> None:
         """Count newly stored results, if any, and show the progress and the stages of calls."""
         try:
-            self._update(results, cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, calls=calls)
+            self._update(results, cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, call_stages=call_stages)
         except OSError:  # the terminal is gone; the run goes on
             self.quiet = True
 
     def _update(
-        self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float, calls: str
+        self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float, call_stages: str
     ) -> None:
         self.stored += len(results)
         if self.quiet:
@@ -111,16 +117,20 @@ class LiveProgress:
             self.counts[result.outcome] = self.counts.get(result.outcome, 0) + 1
             if result.outcome in (Outcome.FAILED, Outcome.ERRORED):
                 self._print_failure(result)
-        note = self._progress_note(cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, calls=calls)
+        note = self._format_progress_note(
+            cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, call_stages=call_stages
+        )
         if self._bar:
             self._bar.update(self._task, completed=self.stored, note=note)
             return
-        now, news = self._clock(), (self.stored, waiting_s > 0, calls)
-        if now - self._last_line_at >= (LINE_EVERY_S if news != self._last_line else QUIET_LINE_EVERY_S):
+        now, news = self._clock(), (self.stored, waiting_s > 0, call_stages)
+        if now - self._last_line_at >= (LINE_INTERVAL_S if news != self._last_line else QUIET_LINE_INTERVAL_S):
             self._last_line_at, self._last_line = now, news
             click.echo(f"{self.stored:,} of {self.expected:,}  {note}", err=True)
 
-    def _progress_note(self, cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0, calls: str = "") -> str:
+    def _format_progress_note(
+        self, cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0, call_stages: str = ""
+    ) -> str:
         took = max(self._clock() - self.start, 0.001)
         rate = (self.stored - self.stored_at_start) / took
         known = [f"{self.counts[each]:,} {each}" for each in Outcome if self.counts.get(each)]
@@ -129,11 +139,11 @@ class LiveProgress:
         left = f"{_format_wait((self.expected - self.stored) / rate)} left" if rate else "time left unknown"
         waiting = f"waiting {_format_wait(waiting_s)} as the provider asks" if waiting_s > 0 else ""
         speed = f"{rate * 60:,.1f}/min" if 0 < rate < 0.1 else f"{rate:,.1f}/s"
-        return "  ".join(part for part in (", ".join(known), calls, speed, cost, left, waiting) if part)
+        return "  ".join(part for part in (", ".join(known), call_stages, speed, cost, left, waiting) if part)
 
     def _print_failure(self, result: Result) -> None:
         self.failures += 1
-        if self.quiet or not self._shows_failures or self.failures > FAILURES_SHOWN:
+        if self.quiet or not self._shows_failures or self.failures > MAX_SHOWN_FAILURES:
             return
         why = (
             result.failure.message
@@ -142,12 +152,12 @@ class LiveProgress:
         )
         plan, which = self._plan, ""
         if plan:
-            which = figures.describe_variation(plan.targets, plan.variants, plan.repeats, result.key, named=False)
+            which = figures.describe_variation(plan.targets, plan.variants, plan.repeats, result.key, with_model=False)
         text = escape_control_characters(
             f"{result.outcome} {result.key.model} {result.case_id}{f' ({which})' if which else ''}: {why}"
         )
         shown = text if len(text) <= 300 else text[:299] + "…"
-        if self.failures == FAILURES_SHOWN:
+        if self.failures == MAX_SHOWN_FAILURES:
             shown += "\n… further failures are counted only; see them all with: pramana export --format csv"
         if self._bar:
             self._bar.console.print(shown, markup=False, highlight=False)
@@ -158,10 +168,12 @@ class LiveProgress:
 class NotebookBar(LiveProgress):
     """A bar below a notebook's cell. `refresh` draws it, in the thread whose output the cell shows."""
 
-    def __init__(self, expected: int, counts: Mapping[Outcome, int] | None = None, *, beside: bool = False) -> None:
-        """Show a run; `beside` means that it runs in another thread while this one calls `refresh`."""
+    def __init__(
+        self, expected: int, counts: Mapping[Outcome, int] | None = None, *, runs_in_other_thread: bool = False
+    ) -> None:
+        """Show a run; `runs_in_other_thread` means that it runs in another thread while this one calls `refresh`."""
         super().__init__(expected, counts)
-        self._beside, self._note_shown, self._drawn_at = beside, "", -math.inf
+        self._beside, self._note_shown, self._drawn_at = runs_in_other_thread, "", -math.inf
         self._handle: Any = None
 
     def __enter__(self) -> Self:
@@ -177,7 +189,7 @@ class NotebookBar(LiveProgress):
 
         from IPython.display import HTML, display
 
-        if not at_once and self._clock() - self._drawn_at < REDRAW_S:
+        if not at_once and self._clock() - self._drawn_at < REDRAW_INTERVAL_S:
             return
         self._drawn_at = self._clock()
         bar = f'<progress value="{self.stored}" max="{max(1, self.expected)}"></progress>'
@@ -188,28 +200,30 @@ class NotebookBar(LiveProgress):
             self._handle.update(shown)
 
     def _update(
-        self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float, calls: str
+        self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float, call_stages: str
     ) -> None:
         self.stored += len(results)
         for result in results:
             self.counts[result.outcome] = self.counts.get(result.outcome, 0) + 1
-        self._note_shown = self._progress_note(cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, calls=calls)
+        self._note_shown = self._format_progress_note(
+            cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, call_stages=call_stages
+        )
         if not self._beside:
             self.refresh()
 
 
 def show_progress(
-    run: Run, counts: Mapping[Outcome, int] | None, wanted: bool | None, *, beside: bool = False
+    run: Run, counts: Mapping[Outcome, int] | None, is_shown: bool | None, *, runs_in_other_thread: bool = False
 ) -> "LiveProgress":
     """Return the progress display of a run started from Python; None shows it in a terminal or a notebook only."""
-    if wanted is not False and _in_notebook():
-        return NotebookBar(run.expected, counts, beside=beside)
+    if is_shown is not False and _is_in_notebook():
+        return NotebookBar(run.expected, counts, runs_in_other_thread=runs_in_other_thread)
     writable = sys.stderr is not None and not getattr(sys.stderr, "closed", False)
-    visible = writable and (sys.stderr.isatty() if wanted is None else wanted)
+    visible = writable and (sys.stderr.isatty() if is_shown is None else is_shown)
     return LiveProgress(run.expected, counts, quiet=not visible)
 
 
-def _in_notebook() -> bool:
+def _is_in_notebook() -> bool:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return any(each.__name__ == "ZMQInteractiveShell" for each in type(shell).__mro__)  # Colab's is a subclass
 

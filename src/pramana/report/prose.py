@@ -12,19 +12,19 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pramana.report.markup import Child, Safe, join, render_block, render_text, tag
+from pramana.report.markup import HtmlChild, SafeHtml, join_html, render_preformatted, render_text, tag
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-MAX_DRAWN = 10_000
+MAX_RENDERED_LENGTH = 10_000
 """The longest text whose Markdown is rendered: parsing takes 1 ms for most texts, 140 ms for the most hostile."""
-_MARKS = re.compile(r"[*_`#>|~\[<]|^\s*(?:[-+]|\d+[.)])\s|^(?: {4}|\t)|  $", re.MULTILINE)
+_MARKDOWN_RE = re.compile(r"[*_`#>|~\[<]|^\s*(?:[-+]|\d+[.)])\s|^(?: {4}|\t)|  $", re.MULTILINE)
 """Matches any Markdown: a text without a match needs no parser."""
 MAX_NESTING = 20
 """Levels of nested lists and quotations; a text with more is shown unrendered."""
-_CONTAINERS = {
+_HTML_TAG_BY_TOKEN = {
     "paragraph": "p",
     "bullet_list": "ul",
     "ordered_list": "ol",
@@ -43,29 +43,29 @@ _CONTAINERS = {
 """The HTML element of each paired token."""
 
 
-def render_reply(content: str, label: str) -> Safe:
+def render_reply(content: str, label: str) -> SafeHtml:
     """Return a model's reply: Markdown rendered, JSON unchanged. The label is its accessible name."""
     if not content.strip() or _is_json(content):
-        return render_block(content, label)
-    if len(content) > MAX_DRAWN or not _MARKS.search(content):
+        return render_preformatted(content, label)
+    if len(content) > MAX_RENDERED_LENGTH or not _MARKDOWN_RE.search(content):
         return render_prose(content, label)
-    tokens = _parser().parse(content)
+    tokens = _make_parser().parse(content)
     is_cut_off = any(each.level >= MAX_NESTING - 1 for each in tokens)  # the parser drops deeper nesting
     if is_cut_off or not _has_markup(tokens, content):
         return render_prose(content, label)
-    drawn = join(_elements(iter(tokens), None))
-    region = tag("div", drawn, class_="prose markdown", dir="auto", **_region_attributes(label))
-    raw = tag("details", tag("summary", "Raw text"), render_block(content, f"{label}, raw text"), class_="raw")
+    drawn = join_html(_render_elements(iter(tokens), None))
+    region = tag("div", drawn, class_="prose markdown", dir="auto", **_make_region_attributes(label))
+    raw = tag("details", tag("summary", "Raw text"), render_preformatted(content, f"{label}, raw text"), class_="raw")
     return tag("div", region, raw)
 
 
-def render_prose(content: str, label: str) -> Safe:
+def render_prose(content: str, label: str) -> SafeHtml:
     """Return a text unrendered, in the typeface of prose; the label is its accessible name."""
     shown = render_text(content) if content else tag("i", "nothing")
-    return tag("div", shown, class_="prose plain", dir="auto", **_region_attributes(label))
+    return tag("div", shown, class_="prose plain", dir="auto", **_make_region_attributes(label))
 
 
-def _region_attributes(label: str) -> dict[str, str | int]:
+def _make_region_attributes(label: str) -> dict[str, str | int]:
     return {"role": "region", "aria_label": label, "tabindex": 0}
 
 
@@ -80,16 +80,16 @@ def _is_json(content: str) -> bool:
     return True
 
 
-_NOT_MARKDOWN = ["entity", "escape", "lheading", "reference"]
+_DISABLED_RULES = ["entity", "escape", "lheading", "reference"]
 """Rules that models rarely intend: a backslash belongs to LaTeX, `---` below text is a line, `[1]:` is in a list."""
 
 
 @cache
-def _parser() -> "MarkdownIt":
+def _make_parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
     options = {"html": False, "linkify": False, "typographer": False, "maxNesting": MAX_NESTING}
-    return MarkdownIt("commonmark", options).enable(["table", "strikethrough"]).disable(_NOT_MARKDOWN)
+    return MarkdownIt("commonmark", options).enable(["table", "strikethrough"]).disable(_DISABLED_RULES)
 
 
 def _has_markup(tokens: Sequence["Token"], content: str) -> bool:
@@ -102,16 +102,16 @@ def _has_markup(tokens: Sequence["Token"], content: str) -> bool:
     return drawn.split() != content.split()
 
 
-def _elements(tokens: "Iterator[Token]", end: str | None) -> Iterator[Child]:
+def _render_elements(tokens: "Iterator[Token]", end_token_type: str | None) -> Iterator[HtmlChild]:
     """Yield the elements of tokens, up to the token that closes the enclosing one."""
     for token in tokens:
         kind = token.type
-        if kind == end:
+        if kind == end_token_type:
             return
         if kind == "inline":
-            yield join(_elements(iter(token.children or ()), None))
+            yield join_html(_render_elements(iter(token.children or ()), None))
         elif kind.endswith("_open"):
-            yield _element(token, kind.removesuffix("_open"), tokens)
+            yield _render_element(token, kind.removesuffix("_open"), tokens)
         elif kind in ("fence", "code_block"):
             yield tag("pre", tag("code", render_text(token.content)), class_="code", tabindex=0)
         elif kind == "code_inline":
@@ -121,30 +121,30 @@ def _elements(tokens: "Iterator[Token]", end: str | None) -> Iterator[Child]:
         elif kind == "hr":
             yield tag("hr")
         elif kind == "image":
-            yield _with_address([render_text(token.content or "image")], token.attrs.get("src"))
+            yield _append_address([render_text(token.content or "image")], token.attrs.get("src"))
         else:
             yield render_text(token.content)
 
 
-def _element(token: "Token", kind: str, tokens: "Iterator[Token]") -> Child:
-    inside = list(_elements(tokens, f"{kind}_close"))
-    if kind == "paragraph" and token.hidden:  # in an item of a tight list
-        return join(inside)
-    if kind == "heading":
+def _render_element(token: "Token", token_type: str, tokens: "Iterator[Token]") -> HtmlChild:
+    inside = list(_render_elements(tokens, f"{token_type}_close"))
+    if token_type == "paragraph" and token.hidden:  # in an item of a tight list
+        return join_html(inside)
+    if token_type == "heading":
         return tag("p", tag("strong", inside), class_="title")
-    if kind == "link":
-        return _with_address(inside, token.attrs.get("href"))
-    if kind == "ordered_list":
-        return tag("ol", inside, start=_list_start(token.attrs.get("start")))
-    name = _CONTAINERS.get(kind)
-    return tag(name, inside) if name else join(inside)
+    if token_type == "link":
+        return _append_address(inside, token.attrs.get("href"))
+    if token_type == "ordered_list":
+        return tag("ol", inside, start=_parse_list_start(token.attrs.get("start")))
+    name = _HTML_TAG_BY_TOKEN.get(token_type)
+    return tag(name, inside) if name else join_html(inside)
 
 
-def _list_start(number: Any) -> int | None:
+def _parse_list_start(number: Any) -> int | None:
     return number if isinstance(number, int) and number != 1 else None
 
 
-def _with_address(words: Sequence[Child], address: Any) -> Safe:
+def _append_address(text: Sequence[HtmlChild], address: Any) -> SafeHtml:
     """Return the text of a link or an image, and its address unless the text is the address."""
-    shown = join(words)
-    return shown if not address or shown == render_text(str(address)) else join([shown, f" ({address})"])
+    shown = join_html(text)
+    return shown if not address or shown == render_text(str(address)) else join_html([shown, f" ({address})"])

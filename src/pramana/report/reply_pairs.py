@@ -11,46 +11,51 @@ from pramana.report.terminal import fit_to_width, wrap_text
 SHOWN_LINES = 3
 """Lines shown of a prompt, a reply or a reason."""
 _INDENT = "    "
-_REST = "      "
+_CONTINUATION_INDENT = "      "
 
 
 def render_reply_pair(pair: ReplyPairView, labels: SideLabels, columns: int) -> Iterator[str]:
     """Yield the prompt, then each side's reply with its outcome and reason."""
-    room = SHOWN_LINES * (columns - len(_REST))
+    room = SHOWN_LINES * (columns - len(_CONTINUATION_INDENT))
     if pair.prompt is not None:
         yield _wrap_reply("prompt", pair.prompt, columns, room)
-    names = labels.models or (labels.base, labels.new)
+    names = labels.model_labels or (labels.base, labels.new)
     sides = (pair.base, pair.new)
     base, new = (" ".join(describe_reply(each.reply or "", each.tool_calls, longest=None).split()) for each in sides)
-    replies = shorten_alike(base, new, room // 2)
+    replies = cut_common_beginning(base, new, room // 2)
     for name, side, reply in zip(names, sides, replies, strict=True):
-        yield _wrap_reply(f"{name}, {side.outcome.value}", _reply(side, reply), columns, room)
+        yield _wrap_reply(f"{name}, {side.outcome.value}", _reply_or_placeholder(side, reply), columns, room)
         if side.reason:
             yield _wrap_reply("  reason", side.reason, columns, room)
 
 
-def _reply(side: SideReplyView, shown: str) -> str:
+def _reply_or_placeholder(side: SideReplyView, shortened_reply: str) -> str:
     if side.reply is None:
         return "(no reply)" if side.outcome is Outcome.ERRORED else "(reply not recorded)"
-    return shown or "(empty)"
+    return shortened_reply or "(empty)"
 
 
-def shorten_alike(base: str, new: str, limit: int) -> tuple[str, str]:
-    """Cut the shared beginning of two texts if their difference lies beyond the first `limit` characters.
+def cut_common_beginning(base: str, new: str, max_length: int) -> tuple[str, str]:
+    """Cut the shared beginning of two texts if their difference lies beyond the first `max_length` characters.
 
-    >>> shorten_alike("a" * 30 + "b", "a" * 30 + "c", 12)
+    >>> cut_common_beginning("a" * 30 + "b", "a" * 30 + "c", 12)
     ('…aaab', '…aaac')
-    >>> shorten_alike("Paris", "Lima", 12)
+    >>> cut_common_beginning("Paris", "Lima", 12)
     ('Paris', 'Lima')
     """
     pairs = enumerate(zip(base, new, strict=False))
     alike = next((place for place, (one, other) in pairs if one != other), min(len(base), len(new)))
-    if max(len(base), len(new)) <= limit or alike < limit // 2:
+    if max(len(base), len(new)) <= max_length or alike < max_length // 2:
         return base, new
-    start = alike - limit // 4
+    start = alike - max_length // 4
     return f"…{base[start:]}", f"…{new[start:]}"
 
 
-def _wrap_reply(label: str, text: str, columns: int, room: int) -> str:
-    shown = fit_to_width(" ".join(text.split()), max(20, room - len(label)))
-    return wrap_text(f"{label.strip()}: {shown}", columns, _INDENT + (label[: len(label) - len(label.lstrip())]), _REST)
+def _wrap_reply(label: str, text: str, columns: int, max_columns: int) -> str:
+    shown = fit_to_width(" ".join(text.split()), max(20, max_columns - len(label)))
+    return wrap_text(
+        f"{label.strip()}: {shown}",
+        columns,
+        _INDENT + (label[: len(label) - len(label.lstrip())]),
+        _CONTINUATION_INDENT,
+    )

@@ -11,22 +11,22 @@ from pramana.app.rescoring import ChangedVerdictView, KeptVerdictView, Rescoring
 from pramana.errors import escape_control_characters
 from pramana.model import Key, Outcome, Run
 from pramana.report import figures
-from pramana.report.terminal import fit_to_width, text_width, wrap_text
+from pramana.report.terminal import count_columns, fit_to_width, wrap_text
 
 NO_NEW_VERDICT = "No reply has a new verdict: the rescoring is inconclusive."
-SHOWN_CHANGES = 20
-SHOWN_REASON = 160
+MAX_SHOWN_CHANGES = 20
+MAX_REASON_COLUMNS = 160
 """Columns shown of a reason."""
-MAX_NAME_LENGTH = 40
+MAX_CASE_ID_COLUMNS = 40
 """Columns of a case's id."""
 
 
 def render_rescoring(run: Run, rescoring: RescoringView) -> str:
     """Return the changes of a re-scoring: the counts, the changed cases, and those without a new verdict."""
-    return "\n".join(_rescoring_lines(run, rescoring))
+    return "\n".join(_format_rescoring(run, rescoring))
 
 
-def _rescoring_lines(run: Run, rescoring: RescoringView) -> Iterator[str]:
+def _format_rescoring(run: Run, rescoring: RescoringView) -> Iterator[str]:
     if not rescoring.judged:
         yield "No reply was scored again."
         return
@@ -36,33 +36,34 @@ def _rescoring_lines(run: Run, rescoring: RescoringView) -> Iterator[str]:
         yield f"{rescoring.changed:,} of {verdicts} changed: {counts}"
     else:
         yield f"None of {verdicts} changed." if rescoring.new_verdicts else NO_NEW_VERDICT
-    for changed in rescoring.changes[:SHOWN_CHANGES]:
-        yield _verdict_line(run, changed, f"{changed.before.value} -> {changed.after.value}")
-    yield from _more_line(rescoring.changed)
+    for changed in rescoring.changes[:MAX_SHOWN_CHANGES]:
+        yield _format_verdict(run, changed, f"{changed.before.value} -> {changed.after.value}")
+    yield from _format_more_line(rescoring.changed)
     if rescoring.kept:
         has = "reply has no new verdict and keeps" if rescoring.kept == 1 else "replies have no new verdict and keep"
         yield f"{rescoring.kept:,} {has} the earlier one:"
-    for kept in rescoring.kept_verdicts[:SHOWN_CHANGES]:
-        yield _verdict_line(run, kept, f"still {kept.verdict.value}")
-    yield from _more_line(rescoring.kept)
+    for kept in rescoring.kept_verdicts[:MAX_SHOWN_CHANGES]:
+        yield _format_verdict(run, kept, f"still {kept.verdict.value}")
+    yield from _format_more_line(rescoring.kept)
 
 
-def _verdict_line(run: Run, each: ChangedVerdictView | KeptVerdictView, what: str) -> str:
-    key = Key("", each.model, each.variant, each.repeat)
+def _format_verdict(run: Run, verdict: ChangedVerdictView | KeptVerdictView, change: str) -> str:
+    key = Key("", verdict.model, verdict.variant, verdict.repeat)
     which = figures.describe_variation(run.plan.targets, run.plan.variants, run.plan.repeats, key)
-    beside = f" ({fit_to_width(which, 2 * MAX_NAME_LENGTH)})" if which else ""
-    name = f"{fit_to_width(each.case_id, MAX_NAME_LENGTH)}{beside}"
-    return f"  {name}: {what}: {fit_to_width(escape_control_characters(' '.join(each.reason.split())), SHOWN_REASON)}"
+    beside = f" ({fit_to_width(which, 2 * MAX_CASE_ID_COLUMNS)})" if which else ""
+    name = f"{fit_to_width(verdict.case_id, MAX_CASE_ID_COLUMNS)}{beside}"
+    reason = escape_control_characters(" ".join(verdict.reason.split()))
+    return f"  {name}: {change}: {fit_to_width(reason, MAX_REASON_COLUMNS)}"
 
 
-def _more_line(count: int) -> Iterator[str]:
-    if count > SHOWN_CHANGES:
-        yield f"  … and {count - SHOWN_CHANGES:,} more"
+def _format_more_line(total: int) -> Iterator[str]:
+    if total > MAX_SHOWN_CHANGES:
+        yield f"  … and {total - MAX_SHOWN_CHANGES:,} more"
 
 
 def render_scorings(scorings: Sequence[ScoringView]) -> str:
     """Return the scorings of a run, at least two lines each: name, date, judge and other settings, and pass rates."""
-    return "\n".join(line for each in scorings for line in _scoring_lines(each))
+    return "\n".join(line for each in scorings for line in _format_scoring(each))
 
 
 def print_scorings(scorings: Sequence[ScoringView]) -> None:
@@ -72,18 +73,18 @@ def print_scorings(scorings: Sequence[ScoringView]) -> None:
         click.echo(wrap_text(line.lstrip(), columns, "  " if line.startswith(" ") else "", "    "))
 
 
-def _scoring_lines(each: ScoringView) -> Iterator[str]:
-    made = f"{each.created_at[:16].replace('T', ' ')} UTC"
+def _format_scoring(scoring: ScoringView) -> Iterator[str]:
+    made = f"{scoring.created_at[:16].replace('T', ' ')} UTC"
     yield " · ".join(
-        [each.reference, made, escape_control_characters(each.label), *(["current"] if each.current else [])]
+        [scoring.reference, made, escape_control_characters(scoring.label), *(["current"] if scoring.current else [])]
     )
-    for model, words in describe_scored_models(each):
+    for model, words in describe_scored_models(scoring):
         yield f"  {model}: {words}" if model else f"  {words}"
 
 
 def describe_scored_models(scoring: ScoringView) -> Iterator[tuple[str, str]]:
     """Yield the outcomes of each model by a scoring in words, after its name; a single model needs no name."""
-    names = shorten_names([row.model for row in scoring.models], MAX_NAME_LENGTH, text_width)
+    names = shorten_names([row.model for row in scoring.models], MAX_CASE_ID_COLUMNS, count_columns)
     for row in scoring.models:
         outcomes = row.outcomes
         scored = outcomes.passed + outcomes.failed

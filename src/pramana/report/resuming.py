@@ -7,26 +7,26 @@ keeps its limits, so a run that a limit ended needs a higher one.
 from pramana.model import Plan, Run
 from pramana.providers.text.function import is_importable
 
-TOTALS = {"max_cost_usd": ("--max-cost", "USD"), "max_total_tokens": ("--max-total-tokens", "N")}
+OPTION_BY_TOTAL_LIMIT = {"max_cost_usd": ("--max-cost", "USD"), "max_total_tokens": ("--max-total-tokens", "N")}
 """Limits on a run's totals, across resumptions: the option of each, and the placeholder of its value."""
 
 
-def resume_advice(run: Run) -> str:
+def format_resume_advice(run: Run) -> str:
     """Return a command that resumes a run, or a Python call if the run uses functions that cannot be imported."""
     if find_unimportable_models(run.plan):
-        return resume_call(run)
-    option = " ".join(("", *TOTALS[limit])) if (limit := limit_to_raise(run)) else ""
-    return f"pramana run --resume {run.id}{option}{_describe_limit_to_raise(run, 'none', '--deadline')}"
+        return format_resume_call(run)
+    option = " ".join(("", *OPTION_BY_TOTAL_LIMIT[limit])) if (limit := find_limit_to_raise(run)) else ""
+    return f"pramana run --resume {run.id}{option}{_format_limit_to_raise(run, 'none', '--deadline')}"
 
 
-def resume_call(run: Run) -> str:
+def format_resume_call(run: Run) -> str:
     """Return the Python call that resumes a run."""
-    given = _passed_functions(run.plan)
-    given += [f"{limit}={TOTALS[limit][1]}"] if (limit := limit_to_raise(run)) else []
-    return f"pramana.resume({', '.join([repr(run.id), *given])}){_describe_limit_to_raise(run, 'None', 'deadline_s')}"
+    given = _format_function_arguments(run.plan)
+    given += [f"{limit}={OPTION_BY_TOTAL_LIMIT[limit][1]}"] if (limit := find_limit_to_raise(run)) else []
+    return f"pramana.resume({', '.join([repr(run.id), *given])}){_format_limit_to_raise(run, 'None', 'deadline_s')}"
 
 
-def _passed_functions(plan: Plan) -> list[str]:
+def _format_function_arguments(plan: Plan) -> list[str]:
     """Return the arguments of a Python call that pass the functions of a plan which cannot be imported."""
     functions = find_unimportable_models(plan)
     judge = plan.judge.typed if plan.judge else None
@@ -40,15 +40,15 @@ def _passed_functions(plan: Plan) -> list[str]:
     return passed
 
 
-def limit_to_raise(run: Run) -> str | None:
+def find_limit_to_raise(run: Run) -> str | None:
     """Return the field of `Limits` that ended a run and must be raised to resume it."""
     reached = run.notes.get("reached_limit")
-    return reached if reached in TOTALS else None
+    return reached if reached in OPTION_BY_TOTAL_LIMIT else None
 
 
-def _describe_limit_to_raise(run: Run, no_limit: str, deadline: str) -> str:
+def _format_limit_to_raise(run: Run, no_limit: str, deadline: str) -> str:
     """Return the value to pass in order to resume a run that a limit ended."""
-    if limit := limit_to_raise(run):
+    if limit := find_limit_to_raise(run):
         return f" (more than {run.limits[limit]:,g}, or {no_limit})" if limit in run.limits else ""
     if run.notes.get("reached_limit") == "deadline_s" and "deadline_s" in run.limits:
         return f" (for another {run.limits['deadline_s']:g} s; {deadline} changes that)"

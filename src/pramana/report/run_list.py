@@ -6,24 +6,24 @@ Every model has a line with its pass rate: rates of several models are never poo
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pramana.analyse.labels import ModelNames, label_models, shorten_names
+from pramana.analyse.labels import ModelLabels, label_models, shorten_names
 from pramana.analyse.numbers import format_interval, format_percent
-from pramana.analyse.rates import Rate, model_rates
+from pramana.analyse.rates import Rate, make_model_rates
 from pramana.model import Run
-from pramana.report.terminal import fit_to_width, pad_to_width, text_width
+from pramana.report.terminal import count_columns, fit_to_width, pad_to_width
 from pramana.store.engine import split_into_chunks
 from pramana.store.store import Store
 
-HEADS = ("Run", "Started", "Status", "Results")
+COLUMN_HEADS = ("Run", "Started", "Status", "Results")
 RATE, SUITE, MODEL = "Pass rate (95 % interval)", "Suite", "Model"
-LONGEST_SUITE = 32
+MAX_SUITE_COLUMNS = 32
 """The most columns of a suite's name in a table."""
-NARROWEST_MODEL = 40
+MIN_MODEL_COLUMNS = 40
 """The fewest columns of a model's name in a table; with less room, each run is a block."""
-SHOWN_MODELS = 10
+MAX_SHOWN_MODELS = 10
 """The most models listed per run."""
 _GAP, _INDENT = "  ", "    "
-_ALL = 1_000_000
+_NO_LIMIT = 1_000_000
 """The number of runs to request for a list without a limit."""
 
 
@@ -51,10 +51,10 @@ def read_runs(
     name: str | None = None,
 ) -> RunList:
     """Return the newest runs that pass the filters; without a limit, all of them."""
-    found, total = store.runs.page(limit=limit or _ALL, model=model, suite=suite, status=status, name=name)
-    ended = (each for some in split_into_chunks(found) for each in store.history.count_ended(some))
+    found, total = store.runs.read_page(limit=limit or _NO_LIMIT, model=model, suite=suite, status=status, name=name)
+    ended = (each for some in split_into_chunks(found) for each in store.history.count_run_outcomes(some))
     listed = [
-        ListedRun(run, model_rates(run, each.outcomes, each.by_model, each.scored_variants) if each else {})
+        ListedRun(run, make_model_rates(run, each.outcome_counts, each.by_model, each.scored_variants) if each else {})
         for run, each in zip(found, ended, strict=True)
     ]
     return RunList(listed, total)
@@ -62,83 +62,83 @@ def read_runs(
 
 def render_runs(runs: RunList, columns: int) -> str:
     """Return the runs within so many columns below a header, with the total if these are not all."""
-    lines = [*_Table(runs.runs, columns).lines()]
+    lines = [*_RunTable(runs.runs, columns).iterate_lines()]
     if len(runs.runs) < runs.total:
         lines.append(f"{len(runs.runs):,} of {runs.total:,} runs; --limit {runs.total} lists all")
     return "\n".join(lines)
 
 
-class _Table:
+class _RunTable:
     """Runs in columns that fit their content."""
 
     def __init__(self, runs: Sequence[ListedRun], columns: int) -> None:
         self._runs, self._columns = runs, columns
-        self._heads = [_head_cells(each.run) for each in runs]
-        self._widths = [max(map(len, cells)) for cells in zip(HEADS, *self._heads, strict=True)]
-        self._rate = max([len(RATE), *(len(_rate(rate)) for each in runs for rate in each.rates.values())])
+        self._heads = [_make_head_cells(each.run) for each in runs]
+        self._widths = [max(map(len, cells)) for cells in zip(COLUMN_HEADS, *self._heads, strict=True)]
+        self._rate = max([len(RATE), *(len(_format_rate(rate)) for each in runs for rate in each.rates.values())])
         self._suite = min(
-            LONGEST_SUITE,
-            max([len(SUITE), *(text_width(fit_to_width(each.run.plan.suite, LONGEST_SUITE)) for each in runs)]),
+            MAX_SUITE_COLUMNS,
+            max([len(SUITE), *(count_columns(fit_to_width(each.run.plan.suite, MAX_SUITE_COLUMNS)) for each in runs)]),
         )
         before_model = sum(self._widths) + self._rate + self._suite + 6 * len(_GAP)
-        self._is_wide = columns - before_model >= NARROWEST_MODEL
+        self._is_wide = columns - before_model >= MIN_MODEL_COLUMNS
         self._model = columns - (before_model if self._is_wide else len(_INDENT) + self._rate + len(_GAP))
-        self._suites = shorten_names([each.run.plan.suite for each in runs], self._suite_room, text_width)
+        self._suites = shorten_names([each.run.plan.suite for each in runs], self._suite_columns, count_columns)
 
     @property
-    def _suite_room(self) -> int:
+    def _suite_columns(self) -> int:
         return self._suite if self._is_wide else self._columns - sum(self._widths) - 4 * len(_GAP)
 
-    def lines(self) -> Iterator[str]:
+    def iterate_lines(self) -> Iterator[str]:
         """Yield the header and the runs."""
-        head = _GAP.join(f"{cell:{size}}" for cell, size in zip(HEADS, self._widths, strict=True))
+        head = _GAP.join(f"{cell:{size}}" for cell, size in zip(COLUMN_HEADS, self._widths, strict=True))
         if self._is_wide:
             yield f"{head}{_GAP}{RATE:{self._rate}}{_GAP}{pad_to_width(SUITE, self._suite)}{_GAP}{MODEL}"
         else:
             yield f"{head}{_GAP}{SUITE}"
             yield f"{_INDENT}{RATE:{self._rate}}{_GAP}{MODEL}"
         for each, cells in zip(self._runs, self._heads, strict=True):
-            yield from self._run_lines(each, cells)
+            yield from self._format_run(each, cells)
 
-    def _run_lines(self, each: ListedRun, cells: Sequence[str]) -> Iterator[str]:
+    def _format_run(self, listed: ListedRun, cells: Sequence[str]) -> Iterator[str]:
         *left, results = (f"{cell:{size}}" for cell, size in zip(cells, self._widths, strict=True))
         head = _GAP.join([*left, f"{results.strip():>{self._widths[-1]}}"])
-        names = label_models([*each.rates], self._model, text_width)
-        shown = list(each.rates.items())[:SHOWN_MODELS]
-        rates = [f"{_rate(rate):{self._rate}}" for _, rate in shown]
+        names = label_models([*listed.rates], self._model, count_columns)
+        shown = list(listed.rates.items())[:MAX_SHOWN_MODELS]
+        rates = [f"{_format_rate(rate):{self._rate}}" for _, rate in shown]
         models = [names[model] for model, _ in shown]
         if self._is_wide:
             blank = " " * len(head)
-            suite = pad_to_width(self._suites[each.run.plan.suite], self._suite)
+            suite = pad_to_width(self._suites[listed.run.plan.suite], self._suite)
             for place, (rate, model) in enumerate(zip(rates, models, strict=True)):
                 start = f"{blank if place else head}{_GAP}{rate}{_GAP}"
                 yield f"{start}{' ' * self._suite if place else suite}{_GAP}{model}".rstrip()
             indent = f"{blank}{_GAP}{'':{self._rate}}{_GAP}{'':{self._suite}}{_GAP}"
         else:
-            yield f"{head}{_GAP}{self._suites[each.run.plan.suite]}".rstrip()
+            yield f"{head}{_GAP}{self._suites[listed.run.plan.suite]}".rstrip()
             for rate, model in zip(rates, models, strict=True):
                 yield f"{_INDENT}{rate}{_GAP}{model}"
             indent = f"{_INDENT}{'':{self._rate}}{_GAP}"
-        yield from self._detail_lines(each, names, indent)
+        yield from self._format_details(listed, names, indent)
 
-    def _detail_lines(self, each: ListedRun, names: ModelNames, indent: str) -> Iterator[str]:
+    def _format_details(self, listed: ListedRun, names: ModelLabels, indent: str) -> Iterator[str]:
         """Yield the notes below a run: further models, the prefix that the labels omit, its name and its note."""
-        if len(each.rates) > SHOWN_MODELS:
-            yield f"{indent}and {len(each.rates) - SHOWN_MODELS} more models"
+        if len(listed.rates) > MAX_SHOWN_MODELS:
+            yield f"{indent}and {len(listed.rates) - MAX_SHOWN_MODELS} more models"
         if names.prefix:
             shared = f"Every model name begins with {names.prefix}"
             yield f"{_INDENT}{fit_to_width(shared, self._columns - len(_INDENT))}"
-        for label, text in (("Name", each.run.name), ("Note", each.run.note)):
+        for label, text in (("Name", listed.run.name), ("Note", listed.run.note)):
             if text:
                 line = f"{label}: {' '.join(text.split())}"
                 yield f"{_INDENT}{fit_to_width(line, self._columns - len(_INDENT))}"
 
 
-def _head_cells(run: Run) -> tuple[str, ...]:
+def _make_head_cells(run: Run) -> tuple[str, ...]:
     return run.id, run.created[:10], str(run.status), f"{run.stored:,}/{run.expected:,}"
 
 
-def _rate(rate: Rate) -> str:
+def _format_rate(rate: Rate) -> str:
     if rate.interval is None:
         return "no verdict"
     return f"{format_percent(rate.value):>7} ({format_interval((rate.interval.low, rate.interval.high))})"

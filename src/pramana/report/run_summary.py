@@ -13,26 +13,34 @@ from urllib.parse import urlencode
 from pramana.analyse.labels import shorten_names
 from pramana.analyse.numbers import pluralise
 from pramana.analyse.spread import ModelTimes, RunTimes
-from pramana.analyse.summary import MAX_REASON_LENGTH, NAMED_CASES, Dimension, Rate, Reason, Summary, Total
-from pramana.analyse.voice import BENCH_RECOGNITION, Latency, VoiceSummary
+from pramana.analyse.summary import (
+    MAX_NAMED_CASES,
+    MAX_REASON_LENGTH,
+    Dimension,
+    KnownTotal,
+    OutcomeReason,
+    Rate,
+    Summary,
+)
+from pramana.analyse.voice import BUILT_IN_RECOGNITION, Latency, VoiceSummary
 from pramana.app.views import RunDetailView
 from pramana.report import figures, pictures
 from pramana.report.markup import (
-    Child,
     Column,
-    Safe,
-    join,
-    render_foreign_text,
+    HtmlChild,
+    SafeHtml,
+    join_html,
     render_link,
     render_outcome,
     render_rate_bar,
     render_table,
     render_tiles,
+    render_untrusted_text,
     tag,
 )
-from pramana.store.queue import UNDER_WAY
+from pramana.store.queue import ACTIVE_STATUSES
 
-DIMENSIONS: Mapping[Dimension, str] = {
+TITLE_BY_DIMENSION: Mapping[Dimension, str] = {
     "category": "Category",
     "difficulty": "Difficulty",
     "language": "Language",
@@ -42,32 +50,32 @@ DIMENSIONS: Mapping[Dimension, str] = {
 }
 SHOWN_MODELS = 6
 """The most models whose times are drawn; exports have the numbers of all."""
-SHOWN_VOICES = 4
+MAX_SHOWN_VOICES = 4
 """The most pairs of model and variant with waiting times in the first tiles; if there are more, none is there."""
-NARROW_NAME = 40
+MAX_TILE_NAME_LENGTH = 40
 """Characters of a name in a tile."""
-LONGEST_NAME = 80
+MAX_NAME_LENGTH = 80
 """Characters of a model's name beside its measurements."""
-_JUDGE_AGAIN = "Re-score with another judge (no new model calls): "
+_RESCORE_ADVICE = "Re-score with another judge (no new model calls): "
 _Row = TypeVar("_Row")
 
 
-def render_summary(run: RunDetailView, base_url: str = "", rows: int = pictures.SHOWN_ROWS) -> Safe:
-    """Return the results of a run so far: the headline, then the breakdowns, with at most `rows` rows expanded in each.
+def render_summary(run: RunDetailView, base_url: str = "", max_rows: int = pictures.SHOWN_ROWS) -> SafeHtml:
+    """Return the results of a run so far: the headline, then the breakdowns, each with at most `max_rows` rows shown.
 
     Counts link to the filtered results at the run's address `base_url`, if given.
     """
-    return join([render_headline(run, base_url), render_breakdowns(run, base_url, rows)])
+    return join_html([render_headline(run, base_url), render_breakdowns(run, base_url, max_rows)])
 
 
-def render_headline(run: RunDetailView, where: str = "") -> Safe:
+def render_headline(run: RunDetailView, base_url: str = "") -> SafeHtml:
     """Return the pass rate, outcomes, totals, and the reasons why results have no verdict."""
     summary = run.summary
     if summary is None:
-        return Safe()
-    return join(
+        return SafeHtml()
+    return join_html(
         [
-            _render_overall(run, summary, where),
+            _render_overall(run, summary, base_url),
             *_render_notes(run, summary),
             _render_tiles(run, summary),
             _render_undecided(run, summary),
@@ -75,16 +83,16 @@ def render_headline(run: RunDetailView, where: str = "") -> Safe:
     )
 
 
-def render_breakdowns(run: RunDetailView, where: str = "", rows: int = pictures.SHOWN_ROWS) -> Safe:
+def render_breakdowns(run: RunDetailView, base_url: str = "", max_rows: int = pictures.SHOWN_ROWS) -> SafeHtml:
     """Return the breakdowns of the pass rate, scores, times and calls."""
     summary = run.summary
     if summary is None:
-        return Safe()
-    return join(
+        return SafeHtml()
+    return join_html(
         [
-            _render_breakdowns(run, summary, rows, where),
+            _render_breakdowns(run, summary, max_rows, base_url),
             _render_scores(run, summary),
-            _rubric(run, summary, rows),
+            _render_rubric(run, summary, max_rows),
             _render_times(run.aggregates, summary, run.models),
             _render_voice(run, summary),
         ]
@@ -94,12 +102,12 @@ def render_breakdowns(run: RunDetailView, where: str = "", rows: int = pictures.
 # ── Pass rates ──
 
 
-def _render_overall(run: RunDetailView, summary: Summary, base_url: str) -> Safe:
+def _render_overall(run: RunDetailView, summary: Summary, base_url: str) -> SafeHtml:
     overall = summary.overall
-    ended = tag("ul", (tag("li", each) for each in outcome_links(overall, base_url)), class_="outcomes")
-    under_way = run.status in UNDER_WAY
+    ended = tag("ul", (tag("li", each) for each in render_outcome_links(overall, base_url)), class_="outcomes")
+    under_way = run.status in ACTIVE_STATUSES
     often = figures.describe_repetition(run.expected, len(run.models), run.repeats, len(run.variants))
-    of_cases = tag("p", figures.pluralise_units(often), class_="quiet small") if often else None
+    of_cases = tag("p", figures.make_interval_units_sentence(often), class_="quiet small") if often else None
     if not overall.total and not under_way:
         words = "The run ended before any request was answered."
         return tag("div", tag("p", "No results", class_="big"), tag("p", words, class_="quiet"), class_="card")
@@ -115,14 +123,14 @@ def _render_overall(run: RunDetailView, summary: Summary, base_url: str) -> Safe
         "div",
         tag("p", figures.format_percent(overall.value), class_="big"),
         tag("p", f"passed, of {scored:,} with a verdict. {sure}", class_="quiet"),
-        render_rate_bar(overall.value, figures.interval_bounds(overall)),
+        render_rate_bar(overall.value, figures.get_interval_bounds(overall)),
         of_cases,
         ended,
         class_="card answer",
     )
 
 
-def outcome_links(counts: Rate, base_url: str = "") -> Iterator[Safe]:
+def render_outcome_links(counts: Rate, base_url: str = "") -> Iterator[SafeHtml]:
     """Yield the count of each outcome, linked to its results."""
     for name in ("passed", "failed", "errored", "unscored", "skipped"):
         count = getattr(counts, name)
@@ -131,40 +139,40 @@ def outcome_links(counts: Rate, base_url: str = "") -> Iterator[Safe]:
             yield render_link(f"{base_url}?outcome={name}#results", said) if base_url else said
 
 
-def order_by_plan(rows: Mapping[str, _Row], models: Sequence[str]) -> dict[str, _Row]:
+def order_by_plan(rows_by_model: Mapping[str, _Row], models: Sequence[str]) -> dict[str, _Row]:
     """Sort rows by model, in the order of the plan.
 
     >>> order_by_plan({"a": 1, "b": 2, "c": 3}, ["c", "a"])
     {'c': 3, 'a': 1, 'b': 2}
     """
-    return {name: rows[name] for name in dict.fromkeys([*models, *rows]) if name in rows}
+    return {name: rows_by_model[name] for name in dict.fromkeys([*models, *rows_by_model]) if name in rows_by_model}
 
 
-def _render_notes(run: RunDetailView, summary: Summary) -> Iterator[Safe]:
+def _render_notes(run: RunDetailView, summary: Summary) -> Iterator[SafeHtml]:
     for each in summary.mixed_judges:
-        yield tag("p", "The verdicts come from several judges: ", render_foreign_text(each), class_="warn")
+        yield tag("p", "The verdicts come from several judges: ", render_untrusted_text(each), class_="warn")
     if summary.judged_by:
-        yield tag("p", render_foreign_text(summary.judged_by), class_="quiet small")
+        yield tag("p", render_untrusted_text(summary.judged_by), class_="quiet small")
     if engines := figures.describe_engines(summary.engines):
-        yield tag("p", render_foreign_text(engines), class_="quiet small")
+        yield tag("p", render_untrusted_text(engines), class_="quiet small")
     varies = summary.not_reproducible
-    if varies and (run.status in UNDER_WAY or not run.notes.get("left_out")):  # otherwise the header says so
-        yield tag("p", "Not reproducible: ", render_foreign_text("; ".join(varies)), ".", class_="quiet small")
+    if varies and (run.status in ACTIVE_STATUSES or not run.notes.get("left_out")):  # otherwise the header says so
+        yield tag("p", "Not reproducible: ", render_untrusted_text("; ".join(varies)), ".", class_="quiet small")
 
 
-def _render_undecided(run: RunDetailView, summary: Summary) -> Safe | None:
+def _render_undecided(run: RunDetailView, summary: Summary) -> SafeHtml | None:
     if not summary.reasons:
         return None
-    columns = (Column("Outcome"), Column("Results", number=True), Column("Why"), Column("Cases"))
+    columns = (Column("Outcome"), Column("Results", is_numeric=True), Column("Why"), Column("Cases"))
     rows = (
         (
             render_outcome(each.outcome),
             f"{each.count:,}",
-            render_foreign_text(each.text, MAX_REASON_LENGTH),
+            render_untrusted_text(each.text, MAX_REASON_LENGTH),
             tag(
                 "span",
-                join((render_foreign_text(case, 80) for case in each.cases), ", "),
-                _describe_more(run, each),
+                join_html((render_untrusted_text(case, 80) for case in each.cases), ", "),
+                _describe_unnamed_cases(run, each),
                 class_="mono",
             ),
         )
@@ -174,99 +182,99 @@ def _render_undecided(run: RunDetailView, summary: Summary) -> Safe | None:
     return tag(
         "section",
         tag("h3", "Without a verdict"),
-        render_table("Why results have no verdict, the most frequent reason first", columns, rows, hidden=True),
-        tag("p", _JUDGE_AGAIN, command, class_="quiet small")
-        if summary.overall.unscored and run.status not in UNDER_WAY
+        render_table("Why results have no verdict, the most frequent reason first", columns, rows, hide_caption=True),
+        tag("p", _RESCORE_ADVICE, command, class_="quiet small")
+        if summary.overall.unscored and run.status not in ACTIVE_STATUSES
         else None,
     )
 
 
-def _describe_more(run: RunDetailView, reason: Reason) -> str:
+def _describe_unnamed_cases(run: RunDetailView, reason: OutcomeReason) -> str:
     """Describe the cases that are not named: their number if each has one result."""
     named = len(reason.cases)
     asked = len(run.models) * run.repeats * len(run.variants)
     more = min(reason.count, run.expected // max(1, asked)) - named
-    if named < NAMED_CASES or more <= 0:
+    if named < MAX_NAMED_CASES or more <= 0:
         return ""
     return f" and {more:,} more" if asked == 1 else ", …"
 
 
-def _render_breakdowns(run: RunDetailView, summary: Summary, most: int, where: str = "") -> Safe | None:
+def _render_breakdowns(run: RunDetailView, summary: Summary, max_rows: int, base_url: str = "") -> SafeHtml | None:
     """Return the breakdowns of the pass rate, separately for each model."""
-    by = {name: rows for name in DIMENSIONS if (rows := summary.breakdown(name, run.models))}
+    by = {name: rows for name in TITLE_BY_DIMENSION if (rows := summary.breakdown(name, run.models))}
     if not by:
         return None
-    links = {"tag": partial(_results_with_tag, where)} if where else {}
+    links = {"tag": partial(_make_tag_filter_url, base_url)} if base_url else {}
     several = len(run.models) > 1
 
-    def draw_breakdown(name: Dimension, title: str) -> Safe:
+    def draw_breakdown(name: Dimension, title: str) -> SafeHtml:
         if several:
-            return pictures.rates_by_model(title, by[name], most, links.get(name))
+            return pictures.draw_rates_by_model(title, by[name], max_rows, links.get(name))
         rates = {value: rate for value, of in by[name].items() for rate in of.values()}
-        return pictures.draw_rates(title, rates, most, links.get(name))
+        return pictures.draw_rates(title, rates, max_rows, links.get(name))
 
     return tag(
         "div",
         (
             tag("section", tag("h3", f"By {title.lower()}"), draw_breakdown(name, title))
-            for name, title in DIMENSIONS.items()
+            for name, title in TITLE_BY_DIMENSION.items()
             if name in by
         ),
         class_="stack" if several else "halves",
     )
 
 
-def _results_with_tag(where: str, name: str) -> str:
-    return f"{where}?{urlencode({'tag': name})}#results"
+def _make_tag_filter_url(base_url: str, tag_name: str) -> str:
+    return f"{base_url}?{urlencode({'tag': tag_name})}#results"
 
 
-def _render_scores(run: RunDetailView, summary: Summary) -> Safe | None:
+def _render_scores(run: RunDetailView, summary: Summary) -> SafeHtml | None:
     if not summary.scores:
         return None
     several = len(run.models) > 1
-    columns = (Column("Score", head=True), *([Column("Model")] if several else []), Column("Mean, or labels"))
-    short = shorten_names(run.models, LONGEST_NAME)
+    columns = (Column("Score", is_row_header=True), *([Column("Model")] if several else []), Column("Mean, or labels"))
+    short = shorten_names(run.models, MAX_NAME_LENGTH)
     rows = (
         (
-            render_foreign_text(name, 80),
-            *([render_foreign_text(short.get(model, model))] if several else []),
-            render_foreign_text(measured, 600),
+            render_untrusted_text(name, 80),
+            *([render_untrusted_text(short.get(model, model))] if several else []),
+            render_untrusted_text(measured, 600),
         )
         for name, model, measured in figures.describe_scores(summary.scores)
     )
     return tag(
         "section",
         tag("h3", "Scores"),
-        render_table("What scorers measured", columns, rows, hidden=True),
+        render_table("What scorers measured", columns, rows, hide_caption=True),
     )
 
 
-def _rubric(run: RunDetailView, summary: Summary, most: int) -> Safe | None:
-    rated = figures.rubric_rows(summary.rubric)
+def _render_rubric(run: RunDetailView, summary: Summary, max_rows: int) -> SafeHtml | None:
+    rated = figures.make_rubric_rows(summary.rubric)
     if not rated:
         return None
-    names = list(dict.fromkeys(name for each in rated for name in each.means))
+    names = list(dict.fromkeys(name for each in rated for name in each.formatted_means))
     several = len(run.models) > 1
     columns = (
-        Column("Replies of", head=True),
+        Column("Replies of", is_row_header=True),
         *([Column("Model")] if several else []),
-        *(Column(name.capitalize(), number=True) for name in names),
-        Column("Replies", number=True),
+        *(Column(name.capitalize(), is_numeric=True) for name in names),
+        Column("Replies", is_numeric=True),
     )
     rows = (
         (
-            render_foreign_text(each.group, 80),
-            *([render_foreign_text(each.model, 80)] if several else []),
-            *(each.means.get(name, "–") for name in names),
-            f"{each.replies:,}",
+            render_untrusted_text(each.group_label, 80),
+            *([render_untrusted_text(each.model, 80)] if several else []),
+            *(each.formatted_means.get(name, "–") for name in names),
+            f"{each.reply_count:,}",
         )
-        for each in rated[:most]
+        for each in rated[:max_rows]
     )
-    left_out = tag("p", f"and {len(rated) - most:,} more", class_="quiet small") if len(rated) > most else None
+    left_out = tag("p", f"and {len(rated) - max_rows:,} more", class_="quiet small") if len(rated) > max_rows else None
     return tag(
         "section",
         tag("h3", figures.RUBRIC_TITLE),
-        render_table("Means of the judge's rubric scores, with 95 % intervals", columns, rows, hidden=True),
+        render_table("Means of the judge's rubric scores, with 95 % intervals", columns, rows, hide_caption=True),
         left_out,
     )
 
@@ -274,21 +282,33 @@ def _rubric(run: RunDetailView, summary: Summary, most: int) -> Safe | None:
 # ── Costs and times ──
 
 
-def _render_tiles(run: RunDetailView, summary: Summary) -> Safe | None:
+def _render_tiles(run: RunDetailView, summary: Summary) -> SafeHtml | None:
     cost, first = summary.cost_usd, summary.first_token
     judged = any(each.known or each.unknown for each in (summary.judge_tokens, summary.judge_cost_usd))
     metered = figures.has_replies(summary) and figures.is_metered(run.plan.targets, summary)
-    some: list[tuple[str, Child, Child]] = []
+    some: list[tuple[str, HtmlChild, HtmlChild]] = []
     if metered or judged or cost.known:
-        some.append(("Cost", figures.format_cost(cost), _cost_note(summary)))
-    some += _wait_tiles(run, summary)
+        some.append(("Cost", figures.format_cost(cost), _describe_cost(summary)))
+    some += _make_wait_tiles(run, summary)
     if metered:
-        some.append(("Tokens in", figures.format_count(summary.input_tokens), _unknown_note(summary.input_tokens)))
-        some.append(("Tokens out", figures.format_count(summary.output_tokens), _unknown_note(summary.output_tokens)))
+        some.append(
+            (
+                "Tokens in",
+                figures.format_partial_count(summary.input_tokens),
+                _describe_unknown_tokens(summary.input_tokens),
+            )
+        )
+        some.append(
+            (
+                "Tokens out",
+                figures.format_partial_count(summary.output_tokens),
+                _describe_unknown_tokens(summary.output_tokens),
+            )
+        )
     if judged:
         again = "; earlier scorings included" if summary.judged_again else ""
         note = f"{figures.format_cost(summary.judge_cost_usd)} of the cost{again}"
-        some.append(("Judge tokens", figures.format_count(summary.judge_tokens), note))
+        some.append(("Judge tokens", figures.format_partial_count(summary.judge_tokens), note))
     if first.count:
         note = f"p95 {figures.format_duration(first.p95)}" if first.count > 1 else ""
         some.append(("First token, median", figures.format_duration(first.p50), f"{note} (n={first.count:,})".strip()))
@@ -297,50 +317,54 @@ def _render_tiles(run: RunDetailView, summary: Summary) -> Safe | None:
     return render_tiles(some) if some else None
 
 
-def _wait_tiles(run: RunDetailView, summary: Summary) -> Iterator[tuple[str, Child, Child]]:
+def _make_wait_tiles(run: RunDetailView, summary: Summary) -> Iterator[tuple[str, HtmlChild, HtmlChild]]:
     """Yield a tile with the waiting times of each model and variant."""
-    spoken = [each for each in _voice_summaries_in_order(run, summary) if each.voice_to_voice.n]
-    if len(spoken) > SHOWN_VOICES:
+    spoken = [each for each in _order_voice_summaries(run, summary) if each.voice_to_voice.n]
+    if len(spoken) > MAX_SHOWN_VOICES:
         return
     models, variants = ({getattr(each, name) for each in spoken} for name in ("model", "variant"))
-    short = shorten_names([*models, *variants], NARROW_NAME)
+    short = shorten_names([*models, *variants], MAX_TILE_NAME_LENGTH)
     for each in spoken:
-        of = [render_foreign_text(short[each.model])] if len(models) > 1 else []
-        of += [render_foreign_text(short[each.variant])] if len(variants) > 1 else []
-        yield wait_tile(each.voice_to_voice, f"p95 {figures.format_bound(each.voice_to_voice.p95)}", of)
+        of = [render_untrusted_text(short[each.model])] if len(models) > 1 else []
+        of += [render_untrusted_text(short[each.variant])] if len(variants) > 1 else []
+        yield make_wait_tile(each.voice_to_voice, f"p95 {figures.format_bounded_time(each.voice_to_voice.p95)}", of)
 
 
-def wait_tile(times: Latency, note: str, values: Sequence[Safe] = ()) -> tuple[str, Child, Child]:
+def make_wait_tile(times: Latency, note: str, values: Sequence[SafeHtml] = ()) -> tuple[str, HtmlChild, HtmlChild]:
     """Return the voice-to-voice time as a tile: the median, and a note if there are several times."""
     unanswered = f", {times.censored:,} unanswered" if times.censored else ""
     count = f"(n={times.n:,}{unanswered})"
     name = "Voice to voice, median" if times.n > 1 else "Voice to voice"
-    return join([name, *values], ", "), figures.format_bound(times.p50), f"{note} {count}" if times.n > 1 else count
+    return (
+        join_html([name, *values], ", "),
+        figures.format_bounded_time(times.p50),
+        f"{note} {count}" if times.n > 1 else count,
+    )
 
 
-def _voice_summaries_in_order(run: RunDetailView, summary: Summary) -> list[VoiceSummary]:
+def _order_voice_summaries(run: RunDetailView, summary: Summary) -> list[VoiceSummary]:
     """Return the summaries of calls, with models in the order of the plan."""
     found = summary.voice.by if summary.voice else ()
-    return sorted(found, key=lambda each: _model_index(run, each.model))
+    return sorted(found, key=lambda each: _find_model_index(run, each.model))
 
 
-def _model_index(run: RunDetailView, model: str) -> int:
+def _find_model_index(run: RunDetailView, model: str) -> int:
     models = run.models
     return models.index(model) if model in models else len(models)
 
 
-def _cost_note(summary: Summary) -> str:
+def _describe_cost(summary: Summary) -> str:
     unknown, judges = summary.cost_usd.unknown, summary.judge_cost_usd.known
     if unknown:
         return f"no price is known for {pluralise(unknown, 'answer')}"
     return "judges included" if judges else ""
 
 
-def _unknown_note(tokens: Total) -> str:
+def _describe_unknown_tokens(tokens: KnownTotal) -> str:
     return f"unknown for {pluralise(tokens.unknown, 'answer')}" if tokens.unknown else ""
 
 
-def _render_times(times: RunTimes | None, summary: Summary, models: Sequence[str] = ()) -> Safe | None:
+def _render_times(times: RunTimes | None, summary: Summary, models: Sequence[str] = ()) -> SafeHtml | None:
     unanswered: Counter[str] = Counter()
     for each in summary.voice.by if summary.voice else ():
         unanswered[each.model] += each.voice_to_voice.censored
@@ -367,13 +391,17 @@ def _render_times(times: RunTimes | None, summary: Summary, models: Sequence[str
 
 
 def _render_spreads(
-    title: str, what: str, times: ModelTimes | None, models: Sequence[str], unanswered: Mapping[str, int] | None = None
-) -> Iterator[Safe]:
+    title: str,
+    measure: str,
+    times: ModelTimes | None,
+    models: Sequence[str],
+    unanswered: Mapping[str, int] | None = None,
+) -> Iterator[SafeHtml]:
     """Yield a chart of some times for each model, all on the same scale."""
     if not times or not times.overall.count:
         return
     by_model = order_by_plan(times.by_model, models)
-    short = shorten_names([*by_model], LONGEST_NAME)
+    short = shorten_names([*by_model], MAX_NAME_LENGTH)
     shown = list(by_model)[:SHOWN_MODELS]
     highest = max((each.count for model in shown for each in times.histogram_by_model[model]), default=0)
     for model in shown:
@@ -385,21 +413,21 @@ def _render_spreads(
             else ""
         )
         bins = times.histogram_by_model[model]
-        yield pictures.draw_distribution(named, what, bins, by_model[model], said, highest)
+        yield pictures.draw_distribution(named, measure, bins, by_model[model], said, highest)
 
 
 # ── Calls ──
 
 
-def _render_voice(run: RunDetailView, summary: Summary) -> Safe | None:
+def _render_voice(run: RunDetailView, summary: Summary) -> SafeHtml | None:
     if not (found := summary.voice):
         return None
-    told = sorted(figures.describe_voice(found), key=lambda each: _model_index(run, each[0]))
-    short = shorten_names([who for who, _, _ in told], LONGEST_NAME)
-    said = [tag("li", render_foreign_text(short[who]), f", {how}: ", measured) for who, how, measured in told]
+    told = sorted(figures.describe_voice(found), key=lambda each: _find_model_index(run, each[0]))
+    short = shorten_names([who for who, _, _ in told], MAX_NAME_LENGTH)
+    said = [tag("li", render_untrusted_text(short[who]), f", {how}: ", measured) for who, how, measured in told]
     if count := sum(each.by_ear for each in found.by):
         stt = run.plan.stt
-        ear = render_foreign_text(stt.typed) if stt else BENCH_RECOGNITION
+        ear = render_untrusted_text(stt.typed) if stt else BUILT_IN_RECOGNITION
         rests = " rests" if count == 1 else "s rest"
         said.append(
             tag(

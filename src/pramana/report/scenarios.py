@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 
 from pramana.app.scenarios import ScenarioView
 from pramana.errors import escape_control_characters
-from pramana.report.terminal import fit_to_width, pad_to_width, text_width
+from pramana.report.terminal import count_columns, fit_to_width, pad_to_width
 
-LONGEST = {"id": 60, "name": 40, "tags": 40}
+MAX_COLUMNS_BY_FIELD = {"id": 60, "name": 40, "tags": 40}
 """The most columns of a value in a table; an id is cut only if it does not fit on a line."""
-GAP = "  "
-_ONE_LINE = ("id", "name", "type", "language", "difficulty", "tags")
-_TWO_LINES = ("id", "type", "language", "difficulty")
+COLUMN_GAP = "  "
+_ONE_LINE_FIELDS = ("id", "name", "type", "language", "difficulty", "tags")
+_TWO_LINE_FIELDS = ("id", "type", "language", "difficulty")
 
 
 def render_scenarios(scenarios: Sequence[ScenarioView], columns: int) -> str:
@@ -26,26 +26,29 @@ def render_scenarios(scenarios: Sequence[ScenarioView], columns: int) -> str:
         }
         for each in scenarios
     ]
-    return "\n".join(_lines(rows, columns))
+    return "\n".join(_format_lines(rows, columns))
 
 
-def _lines(rows: Sequence[dict[str, str]], columns: int) -> Iterator[str]:
+def _format_lines(rows: Sequence[dict[str, str]], columns: int) -> Iterator[str]:
     widths = {
-        name: min(max(text_width(name), *(text_width(row[name]) for row in rows)), LONGEST.get(name, columns))
-        for name in _ONE_LINE
+        name: min(
+            max(count_columns(name), *(count_columns(row[name]) for row in rows)),
+            MAX_COLUMNS_BY_FIELD.get(name, columns),
+        )
+        for name in _ONE_LINE_FIELDS
     }
-    header = {name: name for name in _ONE_LINE}
-    if sum(widths.values()) + len(GAP) * (len(_ONE_LINE) - 1) <= columns:
-        yield from (_line(row, _ONE_LINE, widths) for row in (header, *rows))
+    header = {name: name for name in _ONE_LINE_FIELDS}
+    if sum(widths.values()) + len(COLUMN_GAP) * (len(_ONE_LINE_FIELDS) - 1) <= columns:
+        yield from (_format_line(row, _ONE_LINE_FIELDS, widths) for row in (header, *rows))
         return
-    beside = sum(widths[name] + len(GAP) for name in _TWO_LINES[1:])
+    beside = sum(widths[name] + len(COLUMN_GAP) for name in _TWO_LINE_FIELDS[1:])
     widths["id"] = min(widths["id"], columns - beside)
-    yield _line(header, _TWO_LINES, widths)
+    yield _format_line(header, _TWO_LINE_FIELDS, widths)
     for row in rows:
-        yield _line(row, _TWO_LINES, widths)
-        about = GAP.join(filter(None, (row["name"], row["tags"])))
-        yield f"{GAP}{fit_to_width(about, columns - len(GAP))}"
+        yield _format_line(row, _TWO_LINE_FIELDS, widths)
+        about = COLUMN_GAP.join(filter(None, (row["name"], row["tags"])))
+        yield f"{COLUMN_GAP}{fit_to_width(about, columns - len(COLUMN_GAP))}"
 
 
-def _line(row: dict[str, str], names: Sequence[str], widths: dict[str, int]) -> str:
-    return GAP.join(pad_to_width(row[name], widths[name]) for name in names).rstrip()
+def _format_line(row: dict[str, str], fields: Sequence[str], widths: dict[str, int]) -> str:
+    return COLUMN_GAP.join(pad_to_width(row[name], widths[name]) for name in fields).rstrip()

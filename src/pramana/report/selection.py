@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pramana.errors import Hint, InvalidInput
-from pramana.hash import case_digest
+from pramana.hash import hash_case
 from pramana.model import Case, Result, Run
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def select_results(store: "Store", run: Run, selection: "Selection") -> Selected
     for case in selection.select_cases(store.cases.iterate(run)):
         cases += 1
         if selection.limit is not None:
-            kept.add(case_digest(case))
+            kept.add(hash_case(case))
     if not cases:
         raise InvalidInput(f"no case of run {run.id} passes the filters", hint=Hint("check_filters", selection))
     plan = run.plan

@@ -12,26 +12,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import IO, TextIO
 
-from pramana.analyse.judges import find_verdict_source, judge_name
-from pramana.analyse.scores import rubric_scores
+from pramana.analyse.judges import canonical_judge_name, find_verdict_source
+from pramana.analyse.scores import average_rubric_ratings
 from pramana.analyse.summary import explain_outcome
 from pramana.errors import InvalidInput
 from pramana.hash import hash_result
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 from pramana.model import Result, Run
 from pramana.report.exporters import Exporter
 from pramana.report.exports import (
     Results,
-    expected_of,
-    milliseconds,
-    prompt_of,
-    provider_model_names,
-    result_score,
-    tool_calls_data,
+    format_expectation,
+    format_prompt,
+    get_result_score,
+    map_provider_model_names,
+    to_milliseconds,
+    tool_calls_to_data,
 )
 from pramana.report.figures import escape_unprintable
 from pramana.report.terminal import to_json
-from pramana.score.verdicts import SCORES as RUBRIC_SCORES
+from pramana.score.verdicts import RUBRIC_SCORE_NAMES as RUBRIC_SCORES
 
 COLUMN_TYPES: Mapping[str, type] = {
     "test_id": str,
@@ -68,34 +68,36 @@ COLUMN_TYPES: Mapping[str, type] = {
 """The columns of a record and their types; each may also be None."""
 Record = dict[str, str | float | bool | None]
 Runs = Iterable[tuple[Run, Results]]
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-_HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
-_ROWS = 1_000
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_SURROGATE_RE = re.compile("[\ud800-\udfff]")
+_ROWS_PER_BATCH = 1_000
 """Records per batch written to a Parquet file."""
 
 
 def iterate_records(run: Run, results: Results) -> Iterator[Record]:
     """Yield one flat record per result, for tables: text, numbers and None."""
-    ids = provider_model_names(run)
+    ids = map_provider_model_names(run)
     for case, result in results:
         reply, facets, key = result.reply, case.facets, result.key
-        judges = (find_verdict_source(each, judge_name).by for each in result.checks)
-        rated = rubric_scores(result.checks)
+        judges = (find_verdict_source(each, canonical_judge_name).by for each in result.checks)
+        rated = average_rubric_ratings(result.checks)
         yield {
             "test_id": case.id,
             "model": key.model,
             "variant": key.variant,
             "repeat": key.repeat,
             "outcome": result.outcome.value,
-            "score": result_score(case, result),
+            "score": get_result_score(case, result),
             "reason": explain_outcome(result),
             "category": facets.category,
             "difficulty": facets.difficulty,
             "language": facets.language,
             "tags": " ".join(facets.tags),
             "output": reply.text if reply else None,
-            "latency_ms": milliseconds(reply.total_s) if reply else None,
-            "first_token_ms": milliseconds(reply.first_token_s) if reply and reply.first_token_s is not None else None,
+            "latency_ms": to_milliseconds(reply.total_s) if reply else None,
+            "first_token_ms": to_milliseconds(reply.first_token_s)
+            if reply and reply.first_token_s is not None
+            else None,
             "input_tokens": reply.usage.input_tokens if reply else None,
             "output_tokens": reply.usage.output_tokens if reply else None,
             "cost_usd": reply.cost_usd if reply else None,
@@ -106,16 +108,16 @@ def iterate_records(run: Run, results: Results) -> Iterator[Record]:
             "case_digest": key.case,
             "judge": ", ".join(dict.fromkeys(each for each in judges if each)),
             "run_id": run.reference,
-            "prompt": prompt_of(case),
-            "expected": expected_of(case),
-            "scores": to_json(scores) if (scores := scorer_scores(result)) else None,
-            "tool_calls": to_json(tool_calls_data(reply.tool_calls)) if reply and reply.tool_calls else None,
+            "prompt": format_prompt(case),
+            "expected": format_expectation(case),
+            "scores": to_json(scores) if (scores := collect_scorer_scores(result)) else None,
+            "tool_calls": to_json(tool_calls_to_data(reply.tool_calls)) if reply and reply.tool_calls else None,
             **{f"rubric_{name}": rated.get(name) for name in RUBRIC_SCORES},
             "run_name": run.name,
         }
 
 
-def scorer_scores(result: Result) -> dict[str, float | str]:
+def collect_scorer_scores(result: Result) -> dict[str, float | str]:
     """Return the numbers and labels of a result's scorers, by name."""
     given = (
         (each.name, each.evidence.get("label") if each.value is None else each.value)
@@ -130,25 +132,25 @@ def scorer_scores(result: Result) -> dict[str, float | str]:
 
 def write_csv(run: Run, results: Results, out: TextIO) -> None:
     """Write one row per result. A text that a spreadsheet would run as a formula gets a leading apostrophe."""
-    write_csv_of_several([(run, results)], out)
+    write_runs_csv([(run, results)], out)
 
 
-def write_csv_of_several(runs: Runs, out: TextIO) -> None:
+def write_runs_csv(runs: Runs, out: TextIO) -> None:
     """Write one row per result, run by run."""
     rows = csv.writer(out)
     rows.writerow(COLUMN_TYPES)
     for run, results in runs:
         for each in iterate_records(run, results):
-            rows.writerow(map(_cell, each.values()))
+            rows.writerow(map(_to_csv_cell, each.values()))
 
 
-def _cell(value: str | float | bool | None) -> str | float | None:
+def _to_csv_cell(value: str | float | bool | None) -> str | float | None:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, str):
         return value if value is None or math.isfinite(value) else None
     text = escape_unprintable(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
 
 
 # ── Typed formats ──
@@ -156,10 +158,10 @@ def _cell(value: str | float | bool | None) -> str | float | None:
 
 def write_jsonl(run: Run, results: Results, out: TextIO) -> None:
     """Write one JSON object per result, each on its own line."""
-    write_jsonl_of_several([(run, results)], out)
+    write_runs_jsonl([(run, results)], out)
 
 
-def write_jsonl_of_several(runs: Runs, out: TextIO) -> None:
+def write_runs_jsonl(runs: Runs, out: TextIO) -> None:
     """Write one JSON object per result, each on its own line, run by run."""
     for run, results in runs:
         out.writelines(f"{to_json(_to_typed_record(each))}\n" for each in iterate_records(run, results))
@@ -167,35 +169,35 @@ def write_jsonl_of_several(runs: Runs, out: TextIO) -> None:
 
 def write_parquet(run: Run, results: Results, out: IO[bytes]) -> None:
     """Write one row per result, with typed columns."""
-    write_parquet_of_several([(run, results)], out)
+    write_runs_parquet([(run, results)], out)
 
 
-def write_parquet_of_several(runs: Runs, out: IO[bytes]) -> None:
+def write_runs_parquet(runs: Runs, out: IO[bytes]) -> None:
     """Write one row per result, with typed columns, run by run."""
     try:
         import pyarrow as pa
         from pyarrow.parquet import ParquetWriter
     except ImportError as error:
-        raise InvalidInput(f"Parquet needs pyarrow; install it: {install_command('parquet')}") from error
+        raise InvalidInput(f"Parquet needs pyarrow; install it: {make_install_command('parquet')}") from error
     types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
     schema = pa.schema([(name, types[kind]) for name, kind in COLUMN_TYPES.items()])
     rows = (_to_typed_record(each) for run, results in runs for each in iterate_records(run, results))
     with ParquetWriter(out, schema, compression="zstd") as writer:
-        while some := list(islice(rows, _ROWS)):
+        while some := list(islice(rows, _ROWS_PER_BATCH)):
             writer.write_table(pa.Table.from_pylist(some, schema=schema))
 
 
 def _to_typed_record(record: Record) -> Record:
     """Return a record that typed formats can hold."""
-    return {name: _storable(value) for name, value in record.items()}
+    return {name: _to_storable_value(value) for name, value in record.items()}
 
 
-def _storable(value: str | float | bool | None) -> str | float | bool | None:
+def _to_storable_value(value: str | float | bool | None) -> str | float | bool | None:
     if isinstance(value, str):
-        return value if value.isascii() else _HALF_OF_A_PAIR.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+        return value if value.isascii() else _SURROGATE_RE.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
     return value if value is None or math.isfinite(value) else None
 
 
-csv_export = Exporter("csv", ".csv", write_csv, write_several=write_csv_of_several)
-jsonl_export = Exporter("jsonl", ".jsonl", write_jsonl, write_several=write_jsonl_of_several)
-parquet_export = Exporter("parquet", ".parquet", write_parquet, binary=True, write_several=write_parquet_of_several)
+csv_export = Exporter("csv", ".csv", write_csv, write_several=write_runs_csv)
+jsonl_export = Exporter("jsonl", ".jsonl", write_jsonl, write_several=write_runs_jsonl)
+parquet_export = Exporter("parquet", ".parquet", write_parquet, binary=True, write_several=write_runs_parquet)

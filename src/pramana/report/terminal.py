@@ -13,9 +13,9 @@ from msgspec import Struct
 from pramana.analyse.numbers import pluralise as pluralise  # noqa: PLC0414 - re-exported for terminal output
 from pramana.errors import Problem, escape_control_characters, fold_repeats
 
-MAX_DEPTH = 200
+MAX_JSON_DEPTH = 200
 """Levels of nesting that are written; our own data never has as many."""
-NARROWEST = 60
+MIN_COLUMNS = 60
 """The fewest columns assumed for tables and names."""
 _COLOURS = {"error": "red", "warning": "yellow"}
 
@@ -49,7 +49,7 @@ def to_json(value: Any, indent: int | None = None) -> str:
 def _replace_non_finite(value: Any, depth: int = 0) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, Mapping | list | tuple) and depth > MAX_DEPTH:
+    if isinstance(value, Mapping | list | tuple) and depth > MAX_JSON_DEPTH:
         return "…"
     if isinstance(value, Mapping):
         return {str(key): _replace_non_finite(each, depth + 1) for key, each in value.items()}
@@ -61,7 +61,7 @@ def problem_to_data(problem: Problem) -> dict[str, Any]:
     return {key: getattr(problem, key) for key in ("file", "path", "message", "line", "column", "severity")}
 
 
-def print_problem(problem: Problem, *, err: bool = False, end: str = "") -> None:
+def print_problem(problem: Problem, *, to_stderr: bool = False, end: str = "") -> None:
     """Print a problem as compilers do: position, path, message, then the line and a caret; `end` ends the message."""
     place = (
         ":".join(escape_control_characters(str(part)) for part in (problem.file, problem.line, problem.column) if part)
@@ -70,40 +70,40 @@ def print_problem(problem: Problem, *, err: bool = False, end: str = "") -> None
     label = click.style(f"{problem.severity}: ", fg=_COLOURS[problem.severity]) if problem.severity == "warning" else ""
     path = f"{escape_control_characters(problem.path)}: " if problem.path else ""
     message = "\n".join(escape_control_characters(line) for line in problem.message.split("\n"))
-    said = wrap_for_terminal(f"{place}: {path}{click.unstyle(label)}{message}{end}", err=err)
+    said = wrap_for_terminal(f"{place}: {path}{click.unstyle(label)}{message}{end}", on_stderr=to_stderr)
     for plain, styled in ((place, click.style(place, bold=True)), (click.unstyle(label), label)):
         said = said.replace(plain, styled, 1) if plain else said
-    click.echo(said, err=err)
+    click.echo(said, err=to_stderr)
     if problem.source.strip():
-        click.echo(_caret_lines(problem), err=err)
+        click.echo(_format_caret_lines(problem), err=to_stderr)
 
 
-def print_problems(problems: Iterable[Problem], *, fold_warnings: bool, err: bool = False) -> None:
+def print_problems(problems: Iterable[Problem], *, fold_warnings: bool, to_stderr: bool = False) -> None:
     """Print problems in order; with `fold_warnings`, equal warnings once with their count."""
     folds = {id(each.first): each for each in fold_repeats(problems)} if fold_warnings else {}
     for problem in problems:
         if not fold_warnings or problem.severity == "error":
-            print_problem(problem, err=err)
+            print_problem(problem, to_stderr=to_stderr)
         elif fold := folds.get(id(problem)):
-            print_problem(problem, err=err, end=fold.times)
+            print_problem(problem, to_stderr=to_stderr, end=fold.times)
 
 
-def _caret_lines(problem: Problem) -> str:
+def _format_caret_lines(problem: Problem) -> str:
     gutter = f"{problem.line:5} | "
     room = max(get_terminal_size().columns, 40) - len(gutter) - 2
     before = _truncate(_make_visible(problem.source[: problem.caret - 1]), room * 2 // 3, keep_end=True)
-    after = _truncate(_make_visible(problem.source[problem.caret - 1 :]), room - text_width(before))
-    caret = " " * text_width(before) + click.style("^", fg=_COLOURS[problem.severity], bold=True)
+    after = _truncate(_make_visible(problem.source[problem.caret - 1 :]), room - count_columns(before))
+    caret = " " * count_columns(before) + click.style("^", fg=_COLOURS[problem.severity], bold=True)
     return f"{gutter}{before}{after}\n{' ' * (len(gutter) - 2)}| {caret}"
 
 
-def _truncate(text: str, room: int, *, keep_end: bool = False) -> str:
+def _truncate(text: str, max_columns: int, *, keep_end: bool = False) -> str:
     """Return as much of a text as fits, in one pass; an ellipsis replaces the rest."""
     kept: list[str] = []
     taken = 0
     for each in reversed(text) if keep_end else text:
-        taken += text_width(each)
-        if taken > room:
+        taken += count_columns(each)
+        if taken > max_columns:
             kept[-1:] = ["…"]
             break
         kept.append(each)
@@ -114,15 +114,15 @@ def _make_visible(text: str) -> str:
     return escape_control_characters(text.replace("\t", "    "))
 
 
-def terminal_columns() -> int:
+def get_terminal_columns() -> int:
     """Return the terminal's width: 80 columns for a file or a pipe, and at least 60."""
-    return max(get_terminal_size().columns, NARROWEST)
+    return max(get_terminal_size().columns, MIN_COLUMNS)
 
 
-def text_width(text: str) -> int:
+def count_columns(text: str) -> int:
     """Count the columns of a text: two for wide characters, none for combining marks.
 
-    >>> text_width("日本"), text_width("e\\u0301")
+    >>> count_columns("日本"), count_columns("e\\u0301")
     (4, 1)
     """
     from rich.cells import cell_len
@@ -139,7 +139,7 @@ def fit_to_width(text: str, columns: int) -> str:
     from rich.cells import set_cell_size
 
     shown = escape_control_characters(text[: 4 * columns])
-    if len(text) <= 4 * columns and text_width(shown) <= columns:
+    if len(text) <= 4 * columns and count_columns(shown) <= columns:
         return shown
     return set_cell_size(shown, columns - 1).rstrip(" ") + "…"
 
@@ -147,11 +147,13 @@ def fit_to_width(text: str, columns: int) -> str:
 def pad_to_width(text: str, columns: int) -> str:
     """Return text as `fit_to_width` does, padded with spaces."""
     shown = fit_to_width(text, columns)
-    return shown + " " * (columns - text_width(shown))
+    return shown + " " * (columns - count_columns(shown))
 
 
-def wrap_text(text: str, columns: int = 80, first: str = "", rest: str = "") -> str:
-    """Wrap text into lines of at most so many columns; `first` prefixes the first line, `rest` the others.
+def wrap_text(text: str, columns: int = 80, first_prefix: str = "", other_prefix: str = "") -> str:
+    """Wrap text into lines of at most so many columns.
+
+    `first_prefix` prefixes the first line, `other_prefix` the others.
 
     >>> print(wrap_text("one two 三四五", 9, "- ", "  "))
     - one two
@@ -159,31 +161,31 @@ def wrap_text(text: str, columns: int = 80, first: str = "", rest: str = "") -> 
     """
     from rich.cells import chop_cells
 
-    room = columns - max(text_width(first), text_width(rest))
+    room = columns - max(count_columns(first_prefix), count_columns(other_prefix))
     lines, line, taken = list[str](), "", 0
     for word in escape_control_characters(text).split():
-        for piece in chop_cells(word, room) if text_width(word) > room else [word]:
-            wide = text_width(piece)
+        for piece in chop_cells(word, room) if count_columns(word) > room else [word]:
+            wide = count_columns(piece)
             if line and taken + 1 + wide > room:
                 lines.append(line)
                 line, taken = piece, wide
             else:
                 line, taken = (f"{line} {piece}", taken + 1 + wide) if line else (piece, wide)
-    return "\n".join(f"{rest if place else first}{each}" for place, each in enumerate([*lines, line]))
+    return "\n".join(f"{other_prefix if place else first_prefix}{each}" for place, each in enumerate([*lines, line]))
 
 
-def wrap_for_terminal(sentence: str, *, err: bool = True) -> str:
+def wrap_for_terminal(sentence: str, *, on_stderr: bool = True) -> str:
     """Wrap a sentence for a terminal; leave it unchanged for a pipe or a file."""
-    stream = sys.stderr if err else sys.stdout
+    stream = sys.stderr if on_stderr else sys.stdout
     if stream is None or not stream.isatty():
         return sentence
     columns = max(get_terminal_size().columns, 40)
     return "\n".join(
-        wrap_text(line, columns, "", "  ") if text_width(line) > columns else line for line in sentence.split("\n")
+        wrap_text(line, columns, "", "  ") if count_columns(line) > columns else line for line in sentence.split("\n")
     )
 
 
-def github_annotation(problem: Problem) -> str:
+def format_github_annotation(problem: Problem) -> str:
     """Return a problem as a workflow command that GitHub shows next to the line."""
 
     def data(text: str) -> str:

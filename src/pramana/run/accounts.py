@@ -14,17 +14,22 @@ from msgspec.structs import replace
 from pramana import settings
 from pramana.errors import InvalidInput, quote_text
 from pramana.model import EmbeddingProvider, Plan, Provider, Target
-from pramana.providers.accounts import Accounts, CommandLine, Lookup, PassedFunctions
-from pramana.providers.kinds import VARIABLES
+from pramana.providers.accounts import Accounts, CommandLine, FindRegistered, PassedFunctions
+from pramana.providers.kinds import VARIABLES_BY_KIND
 from pramana.providers.names import is_voice_agent, open_provider
 from pramana.providers.prices import FUNCTION_KIND
 from pramana.providers.voice.cascade import RecognitionChain, make_embedded_cascade
-from pramana.providers.voice.embedded import MAX_CALLS, BenchRecognition, EmbeddedRecognition, process_limits
+from pramana.providers.voice.embedded import (
+    MAX_CALLS_PER_PROCESS,
+    BenchRecognition,
+    EmbeddedRecognition,
+    process_limits,
+)
 from pramana.providers.voice.vocabulary import VoiceProvider
 from pramana.request import Limits
 from pramana.run.asking import (
     Budget,
-    CostOf,
+    CostFunction,
     EmbeddingAdapter,
     RecognitionAdapter,
     RecognitionClient,
@@ -35,14 +40,14 @@ from pramana.run.call import Patience, StageCounter
 from pramana.run.calling import CallProvider, VoiceClient
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
-from pramana.run.speech import Keep
+from pramana.run.speech import StoreBlob
 
 if TYPE_CHECKING:
     from pramana.providers.text.function import FunctionProvider
 
 CALL_OVERHEAD_TIMEOUT_S = 1800.0
 """Covers dialling, what the caller says and storing it: a call limits its own time, and this only ends a stuck one."""
-NEVER_CACHED = ("python", "command")
+UNCACHED_PROVIDERS = ("python", "command")
 """A user's function or command may change tomorrow under the same name."""
 
 
@@ -54,30 +59,34 @@ def find_uncached_models(plan: Plan) -> list[str]:
     ['python:shop:agent']
     """
     judges = () if plan.judge is None else (plan.judge,)
-    return list(dict.fromkeys(each.typed for each in (*plan.targets, *judges) if each.provider in NEVER_CACHED))
+    return list(dict.fromkeys(each.typed for each in (*plan.targets, *judges) if each.provider in UNCACHED_PROVIDERS))
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ProviderReach:
     """What a run may access; a server allows less than the command line on one's own machine."""
 
-    registered: Lookup | None = field(default=None, repr=False)
+    find_registered_provider: FindRegistered | None = field(default=None, repr=False)
     """Looks up providers before the environment does: the store's."""
-    for_others: bool = False
+    is_for_other_users: bool = False
     """Whether other users than this machine's choose the models: then no code and no file of this machine is used, and
     no key of the environment is sent to a typed address."""
-    allow_private: bool = True
+    allow_private_addresses: bool = True
     """Whether these users may name private addresses."""
-    functions: PassedFunctions = field(default_factory=PassedFunctions, repr=False)
+    passed_functions: PassedFunctions = field(default_factory=PassedFunctions, repr=False)
     """The functions that a Python caller passed as models."""
     free_models_only: bool = False
     """Whether scorers may use only models that cost nothing."""
 
-    def explain_lost_function(self, judge: Target) -> str:
+    def explain_unavailable_function(self, judge: Target) -> str:
         """Return why a function of another program cannot judge, and what to do; empty for any other judge."""
         from pramana.providers.text.function import is_importable
 
-        if judge.provider != FUNCTION_KIND or is_importable(judge.model) or judge.model in self.functions.by_path:
+        if (
+            judge.provider != FUNCTION_KIND
+            or is_importable(judge.model)
+            or judge.model in self.passed_functions.by_path
+        ):
             return ""
         return (
             f"{judge.typed} cannot judge: it exists only in the program that started the run; name another judge, "
@@ -92,9 +101,9 @@ class OpenAccounts:
         self,
         limits: Limits,
         budget: Budget,
-        cost_of: CostOf,
+        cost_of: CostFunction,
         stop: Stop,
-        reach: Reach,
+        reach: ProviderReach,
         cache: ReplyCache | None = None,
         patience: Patience | None = None,
     ) -> None:
@@ -117,11 +126,11 @@ class OpenAccounts:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    def text_client(self, target: Target) -> TextClient:
+    def get_text_client(self, target: Target) -> TextClient:
         """Return the text client of a target, opening its provider on first use."""
         if target.typed not in self._text_clients:
-            cache = None if target.provider in NEVER_CACHED else self._cache
-            asking = self._within_limits(target, self._provider(target), cache)
+            cache = None if target.provider in UNCACHED_PROVIDERS else self._cache
+            asking = self._make_text_client(target, self._open_provider(target), cache)
             if target.provider == "local":
                 asking.machine_slot = process_limits.work
             self._text_clients[target.typed] = asking
@@ -130,45 +139,51 @@ class OpenAccounts:
     def refuse_missing_parameters(self, target: Target, parameters: Mapping[str, Any]) -> None:
         """Raise `InvalidInput` if the target is a function with a required parameter that would not be sent."""
         if target.provider == "python":
-            cast("FunctionProvider", self._provider(target)).refuse_missing(parameters)
+            cast("FunctionProvider", self._open_provider(target)).refuse_missing_parameters(parameters)
 
-    def embedding_client(self, target: Target) -> TextClient:
+    def get_embedding_client(self, target: Target) -> TextClient:
         """Return the client for a target's embeddings, which are never cached."""
         name = f"{target.typed} (embedder)"
         if name not in self._text_clients:
-            embedding = EmbeddingAdapter(cast("EmbeddingProvider", self._provider(target)))
-            self._text_clients[name] = self._within_limits(target, embedding, None)
+            embedding = EmbeddingAdapter(cast("EmbeddingProvider", self._open_provider(target)))
+            self._text_clients[name] = self._make_text_client(target, embedding, None)
         return self._text_clients[name]
 
-    def voice_client(self, target: Target, keep: Keep, stt: Target | None) -> VoiceClient:
+    def get_voice_client(self, target: Target, store_blob: StoreBlob, stt: Target | None) -> VoiceClient:
         """Return the voice client of a target: a voice agent, or a text model with speech recognition and a voice."""
         name = f"{target.typed} (called)"
         if name not in self._voice_clients:
-            voice = self._voice(target)
+            voice = self._open_voice_provider(target)
             calls = CallProvider(
                 voice,
                 target.provider,
-                keep,
+                store_blob,
                 self._make_recognition_chain(stt, BenchRecognition()),
                 self._patience,
                 stages=self.stages,
             )
-            asking = self._within_limits(target, calls, None, calls.patience.longest_s + CALL_OVERHEAD_TIMEOUT_S)
-            if voice.capabilities.embedded:
-                asking.limiter, asking.machine_slot = self._limiter(target, "embedded calls", 1), process_limits.alone
+            asking = self._make_text_client(target, calls, None, calls.patience.max_call_s + CALL_OVERHEAD_TIMEOUT_S)
+            if voice.capabilities.is_embedded:
+                asking.limiter, asking.machine_slot = (
+                    self._get_limiter(target, "embedded calls", 1),
+                    process_limits.alone,
+                )
             else:
-                asking.limiter, asking.machine_slot = self._limiter(target, "calls", MAX_CALLS), process_limits.call
+                asking.limiter, asking.machine_slot = (
+                    self._get_limiter(target, "calls", MAX_CALLS_PER_PROCESS),
+                    process_limits.call,
+                )
             self._text_clients[name], self._voice_clients[name] = asking, VoiceClient(asking, calls)
         return self._voice_clients[name]
 
-    def find_recognition(self, stt: Target | None) -> RecognitionChain:
+    def make_recording_recognition(self, stt: Target | None) -> RecognitionChain:
         """Return the speech recognition of recordings: the named model, then the embedded one."""
         return self._make_recognition_chain(stt, EmbeddedRecognition("bench"))
 
     def _make_recognition_chain(self, stt: Target | None, embedded: EmbeddedRecognition) -> RecognitionChain:
-        return RecognitionChain(self._recognition_client(stt), embedded) if stt else RecognitionChain(embedded)
+        return RecognitionChain(self._get_recognition_client(stt), embedded) if stt else RecognitionChain(embedded)
 
-    def _recognition_client(self, stt: Target) -> RecognitionClient:
+    def _get_recognition_client(self, stt: Target) -> RecognitionClient:
         if stt.typed not in self._recognitions:
             account = self._sources.find_account(stt)
             if account is None:
@@ -180,45 +195,45 @@ class OpenAccounts:
 
             named = RecognitionEndpoint(account, stt.model, vendor=stt.provider)
             self._stack.push_async_callback(named.close)
-            asking = self._within_limits(stt, RecognitionAdapter(named), None)
+            asking = self._make_text_client(stt, RecognitionAdapter(named), None)
             # Its own limits: its errors must not slow the agent, and its cost is not counted.
-            asking.limiter, asking.budget = self._limiter(stt, "recognition"), Budget()
+            asking.limiter, asking.budget = self._get_limiter(stt, "recognition"), Budget()
             self._text_clients[f"{stt.typed} (stt)"] = asking
             self._recognitions[stt.typed] = RecognitionClient(named, asking)
         return self._recognitions[stt.typed]
 
     def understands_language(self, target: Target, language: str) -> bool:
         """Return whether a called target understands a language, as far as it states."""
-        return self._voice(target).capabilities.supports_language(language)
+        return self._open_voice_provider(target).capabilities.supports_language(language)
 
     def rate_limit_wait_s(self) -> float:
         """Return the seconds left until a provider's rate limit ends."""
-        return max((limiter.held_s() for limiter in self._limiters.values()), default=0.0)
+        return max((limiter.rate_limit_wait_s() for limiter in self._limiters.values()), default=0.0)
 
-    def make_notes(self) -> dict[str, Any]:
+    def make_run_notes(self) -> dict[str, Any]:
         """Return notes for the run's record: how the limits changed, and how many retries there were."""
         return {
             "limits": {
                 name: [[change.at_s, change.limit, change.cause] for change in asking.limiter.history]
                 for name, asking in self._text_clients.items()
             },
-            "retries": {name: asking.retries for name, asking in self._text_clients.items()},
+            "retries": {name: asking.retry_count for name, asking in self._text_clients.items()},
         }
 
-    def rejected_parameters(self) -> Mapping[str, list[str]]:
+    def omitted_parameters(self) -> Mapping[str, list[str]]:
         """Return the parameters left out for each target, because it rejected them."""
         return {
-            name: sorted(asking.left_out_parameters)
+            name: sorted(asking.omitted_parameters)
             for name, asking in self._text_clients.items()
-            if asking.left_out_parameters
+            if asking.omitted_parameters
         }
 
-    def _voice(self, target: Target) -> VoiceProvider:
-        opened: Any = self._provider(target)
+    def _open_voice_provider(self, target: Target) -> VoiceProvider:
+        opened: Any = self._open_provider(target)
         voice: VoiceProvider = opened if is_voice_agent(target) else make_embedded_cascade(opened)
         return voice
 
-    def _within_limits(
+    def _make_text_client(
         self,
         target: Target,
         provider: Provider | EmbeddingAdapter | RecognitionAdapter,
@@ -228,18 +243,18 @@ class OpenAccounts:
         return TextClient(
             target,
             provider,
-            self._limiter(target),
+            self._get_limiter(target),
             self._budget,
             self._cost_of,
             cache,
             self._stop,
             self._limits.timeout_s if timeout_s is None else timeout_s,
-            self._account_address(target),
+            self._find_account_address(target),
         )
 
-    def _provider(self, target: Target) -> Provider:
+    def _open_provider(self, target: Target) -> Provider:
         # A provider with an account serves all of its models; a function or a plugin may be one model only.
-        of_one_model = "" if target.provider in VARIABLES else target.model
+        of_one_model = "" if target.provider in VARIABLES_BY_KIND else target.model
         key = (target.provider, of_one_model, str(sorted(target.arguments.items())))
         if key not in self._providers:
             shared_machine = target.provider == "local" and settings.is_ci()
@@ -249,38 +264,40 @@ class OpenAccounts:
             self._providers[key] = provider
         return self._providers[key]
 
-    def _limiter(self, target: Target, what: str = "requests", most: int | None = None) -> Limiter:
+    def _get_limiter(
+        self, target: Target, request_kind: str = "requests", max_concurrency: int | None = None
+    ) -> Limiter:
         account = self._sources.find_account(target)
         who = (account.base_url, str(account.variable)) if account else (target.provider, str(target.arguments))
-        key = (*who, what)
+        key = (*who, request_kind)
         if key not in self._limiters:
-            ceiling = min(self._limits.concurrency, most or self._limits.concurrency)
+            ceiling = min(self._limits.concurrency, max_concurrency or self._limits.concurrency)
             limiter = Limiter(1 if target.provider in ("local", "local-voice") else ceiling)
             self._stop.add_callback(limiter.release_all)
             self._limiters[key] = limiter
         return self._limiters[key]
 
-    def _account_address(self, target: Target) -> str:
+    def _find_account_address(self, target: Target) -> str:
         account = self._sources.find_account(target)
         return account.base_url if account else ""
 
 
-def make_accounts(reach: Reach, timeout_s: float | None) -> Accounts:
+def make_accounts(reach: ProviderReach, timeout_s: float | None) -> Accounts:
     """Return the sources of keys and addresses: the store, then this machine's settings."""
     return Accounts(
         settings.read_variable,
         timeout_s,
-        {} if reach.for_others else read_command_lines(),
-        reach.functions,
-        may_run_code=not reach.for_others,
+        {} if reach.is_for_other_users else read_configured_commands(),
+        reach.passed_functions,
+        may_run_code=not reach.is_for_other_users,
         proxy_for=settings.find_proxy,
-        registered=reach.registered or (lambda _: None),
-        allow_private=reach.allow_private,
-        for_others=reach.for_others,
+        find_registered_provider=reach.find_registered_provider or (lambda _: None),
+        allow_private_addresses=reach.allow_private_addresses,
+        is_for_other_users=reach.is_for_other_users,
     )
 
 
-def read_command_lines() -> dict[str, CommandLine]:
+def read_configured_commands() -> dict[str, CommandLine]:
     """Return the commands of the local configuration file."""
     return {
         name: CommandLine(tuple(stated["argv"]), float(stated.get("timeout_s", 120)))

@@ -7,7 +7,7 @@ All of these rules are here; timeouts are not.
 
 from msgspec import Struct, field
 
-from pramana.providers.voice.vocabulary import CORRECTION_KEY, Event
+from pramana.providers.voice.vocabulary import CORRECTED_WORDS_KEY, Event
 from pramana.run.sound import Playout, SoundPiece
 
 MAX_PAUSE_IN_SPEECH_S = 0.2
@@ -17,22 +17,22 @@ MAX_PAUSE_IN_SPEECH_S = 0.2
 class Answer(Struct):
     """The agent's answer to one line."""
 
-    line_end: float
+    line_end_s: float
     """Position of the end of the line's last audible sample."""
-    first_arrival: float | None = None
+    first_arrival_s: float | None = None
     """When its first sound arrived."""
-    first_audible: float | None = None
+    first_audible_s: float | None = None
     """When its first audible sound is played."""
-    last_audible: float = 0.0
+    last_audible_s: float = 0.0
     """When its last audible sound ends."""
     is_declared_over: bool = False
     """Whether the agent has declared its end."""
     was_interrupted: bool = False
     """Whether the caller interrupted it, so that some of it was never heard."""
-    last_arrival: float = 0.0
+    last_arrival_s: float = 0.0
     """When audible sound last arrived."""
-    final: str = ""
-    parts: list[str] = field(default_factory=list)
+    final_text: str = ""
+    partial_texts: list[str] = field(default_factory=list)
     words_during_line: list[str] = field(default_factory=list)
     """Words of sound during the line, set aside because they are no answer to it."""
     is_settled: bool = False
@@ -40,13 +40,13 @@ class Answer(Struct):
 
     @property
     def text(self) -> str:
-        return _join_surrogates(self.final or "".join(self.parts))
+        return _join_surrogates(self.final_text or "".join(self.partial_texts))
 
     def reset(self) -> None:
         """Start over: the sound so far is no answer."""
         self.words_during_line += filter(None, [self.text])
-        self.first_arrival = self.first_audible = None
-        self.last_audible, self.is_declared_over, self.final, self.parts = 0.0, False, "", []
+        self.first_arrival_s = self.first_audible_s = None
+        self.last_audible_s, self.is_declared_over, self.final_text, self.partial_texts = 0.0, False, "", []
 
 
 def _join_surrogates(text: str) -> str:
@@ -67,7 +67,7 @@ class Interruption(Struct, frozen=True):
     """Seconds played of the answer that was cut off; None if nothing was left to hear, so it was no interruption."""
 
 
-class Answers:
+class CallAnswers:
     """The answers of one call. Positions are seconds since the call's first frame."""
 
     def __init__(self, playout: Playout, *, says_interrupted: bool | None) -> None:
@@ -75,7 +75,7 @@ class Answers:
         self._playout, self._says_interrupted = playout, says_interrupted
         self.all: list[Answer] = []
         """One for each line begun."""
-        self.current = Answer(line_end=0.0, is_settled=True)
+        self.current = Answer(line_end_s=0.0, is_settled=True)
         """A greeting, which answers no line."""
         self._interrupted_answer: Answer | None = None
         """The previous answer, if some of it was left to play when the current line began."""
@@ -90,18 +90,18 @@ class Answers:
         """Return whether the agent is speaking, pauses between words included."""
         return self._playout.audible_end > now or self._is_sending(self.current, now)
 
-    def silent_s(self, now: float) -> float | None:
+    def silence_s(self, now: float) -> float | None:
         """Return how long the current answer has been silent; None while it is audible, and before."""
-        self._settle(now)
-        if self.current.first_audible is None or now < self._playout.audible_end:
+        self._settle_current_answer(now)
+        if self.current.first_audible_s is None or now < self._playout.audible_end:
             return None
-        return now - max(self._playout.audible_end, self.current.last_arrival)
+        return now - max(self._playout.audible_end, self.current.last_arrival_s)
 
-    def begin_line(self, now: float, ends: float, *, is_backchannel: bool) -> None:
-        """Begin a line; `ends` is the position of the end of its last audible sample."""
-        self._settle(now)
+    def begin_line(self, now: float, line_end_s: float, *, is_backchannel: bool) -> None:
+        """Begin a line; `line_end_s` is the position of the end of its last audible sample."""
+        self._settle_current_answer(now)
         self._is_backchannel = is_backchannel
-        answer = Answer(ends)
+        answer = Answer(line_end_s)
         self.all.append(answer)
         if is_backchannel:
             return
@@ -116,95 +116,97 @@ class Answers:
 
     def add_sound(self, data: bytes, now: float) -> SoundPiece:
         """Queue sound for playout and assign it to its answer."""
-        self._settle(now)
+        self._settle_current_answer(now)
         if self._previous_continues and now > self._playout.audible_end + MAX_PAUSE_IN_SPEECH_S:
             self._previous_continues = False  # its sound had run out
         answer = self._interrupted_answer if self._previous_continues and self._interrupted_answer else self.current
-        if answer is self.current and answer.first_arrival is None:
+        if answer is self.current and answer.first_arrival_s is None:
             self._playout.begin_answer()
         elif (
             answer is self.current
             and answer.is_declared_over
-            and now < answer.line_end
+            and now < answer.line_end_s
             and self._playout.audible_end <= now
         ):
             answer.reset()  # the agent spoke during the line; this is something new
             self._playout.begin_answer()
         piece = self._playout.add(data, now)
-        answer.first_arrival = now if answer.first_arrival is None else answer.first_arrival
-        if piece.audible:
-            answer.first_audible = piece.audible[0] if answer.first_audible is None else answer.first_audible
-            answer.last_audible, answer.last_arrival = piece.audible[1], now
+        answer.first_arrival_s = now if answer.first_arrival_s is None else answer.first_arrival_s
+        if piece.audible_range_s:
+            answer.first_audible_s = (
+                piece.audible_range_s[0] if answer.first_audible_s is None else answer.first_audible_s
+            )
+            answer.last_audible_s, answer.last_arrival_s = piece.audible_range_s[1], now
         return piece
 
     def add_words(self, event: Event, now: float) -> None:
         """Add words to the answer they belong to; corrections replace earlier words."""
-        self._settle(now)
-        if (original := event.detail.get(CORRECTION_KEY)) is not None:
+        self._settle_current_answer(now)
+        if (original := event.detail.get(CORRECTED_WORDS_KEY)) is not None:
             self._correct_words(str(original), event.text)
             return
-        answer = self._answer_of_words(now)
+        answer = self._find_answer_of_words(now)
         if event.final:
-            answer.final = f"{answer.final} {event.text}".strip()
+            answer.final_text = f"{answer.final_text} {event.text}".strip()
         else:
-            answer.parts.append(event.text)
+            answer.partial_texts.append(event.text)
 
     def end_answer(self, now: float) -> None:
         """Record the agent's report that its answer is over."""
-        self._settle(now)
+        self._settle_current_answer(now)
         if self._previous_continues and self._interrupted_answer:
             self._interrupted_answer.is_declared_over, self._previous_continues = True, False
             if self._says_interrupted:
                 self._interrupted_answer.was_interrupted = False  # it was not interrupted, or the report came first
-        elif self.current.first_audible is not None:
+        elif self.current.first_audible_s is not None:
             self.current.is_declared_over = True
 
     def interrupt(self, now: float) -> Interruption:
         """Drop sound that was not played; it is an interruption only if something was left to hear."""
-        self._settle(now)
+        self._settle_current_answer(now)
         speaking = self._interrupted_answer if self._previous_continues and self._interrupted_answer else self.current
         sending, left = self._is_sending(speaking, now), self._playout.audible_end > now
         played = self._playout.played_s(now)
-        dropped = self._playout.drop(now)
+        dropped = self._playout.drop_unplayed(now)
         if not sending and not left:
             return Interruption(dropped, None)
         self._playout.begin_answer()
         self._previous_continues = False
         for answer in (self._interrupted_answer, self.current):
-            if answer and (answer.last_audible > now or (answer is speaking and sending)):
-                answer.was_interrupted, answer.last_audible = True, min(answer.last_audible, now)
+            if answer and (answer.last_audible_s > now or (answer is speaking and sending)):
+                answer.was_interrupted, answer.last_audible_s = True, min(answer.last_audible_s, now)
         if self._is_backchannel:
             self.current.is_declared_over = False  # the agent may continue the answer
-        elif self.current.first_audible is not None:
+        elif self.current.first_audible_s is not None:
             self.current.was_interrupted = False
             self.current.reset()
         return Interruption(dropped, played)
 
-    def _settle(self, now: float) -> None:
+    def _settle_current_answer(self, now: float) -> None:
         """Set aside sound heard during the line, once the line is over, unless it continues past the line's end."""
         answer = self.current
-        if answer.is_settled or now < answer.line_end:
+        if answer.is_settled or now < answer.line_end_s:
             return
         answer.is_settled = True
-        if answer.first_audible is not None and answer.last_audible <= answer.line_end:
+        if answer.first_audible_s is not None and answer.last_audible_s <= answer.line_end_s:
             answer.reset()
 
     def _is_sending(self, answer: Answer, now: float) -> bool:
         return (
-            answer.first_audible is not None
+            answer.first_audible_s is not None
             and not answer.is_declared_over
             and self._playout.audible_end > now - MAX_PAUSE_IN_SPEECH_S
         )
 
-    def _answer_of_words(self, now: float) -> Answer:
+    def _find_answer_of_words(self, now: float) -> Answer:
         """Return the answer to which words belong that arrive now: until a line is over, the one it interrupts."""
         before, answer = self._interrupted_answer, self.current
-        if before and (self._previous_continues or (now < answer.line_end and answer.first_audible is None)):
+        if before and (self._previous_continues or (now < answer.line_end_s and answer.first_audible_s is None)):
             return before
         return answer
 
     def _correct_words(self, original: str, corrected: str) -> None:
         for answer in (self.current, *reversed(self.all)):
             if original and original in answer.text:
-                answer.final, answer.parts = answer.text.replace(original, corrected), []
+                answer.final_text, answer.partial_texts = answer.text.replace(original, corrected), []
                 return

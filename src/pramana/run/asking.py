@@ -67,15 +67,15 @@ if TYPE_CHECKING:
     from pramana.audio import Samples
 
 
-ATTEMPTS = 10
-FIRST_ATTEMPTS = 4
+MAX_ATTEMPTS = 10
+MAX_ATTEMPTS_BEFORE_REPLY = 4
 """Until a first reply arrives, the mistake is more likely the user's (an address, a port) than the provider's."""
-FIRST_WAIT_S = 0.5
-MAX_WAIT_S = 60.0
+FIRST_RETRY_WAIT_S = 0.5
+MAX_RETRY_WAIT_S = 60.0
 """Doubling each time, the waits of ten attempts add up to two to three minutes: vendors count per minute."""
-MAX_HOLD_S = 900.0
+MAX_RETRY_AFTER_S = 900.0
 """A provider that asks for a longer pause has used up a daily quota: better to stop, and to resume when it is back."""
-NEVER_DROPPED = ("max_tokens",)
+REQUIRED_PARAMETERS = ("max_tokens",)
 """Without it a reply could cost without limit; a value that is too high must be reported to the user."""
 
 
@@ -94,14 +94,14 @@ class Budget(Spent, kw_only=True):
 
     max_cost_usd: float | None = None
     max_tokens: int | None = None
-    replies: int = 0
+    reply_count: int = 0
     """Counted in this sitting only."""
-    under_way: int = 0
-    _before: tuple[float, int] = (0.0, 0)
-    _waiting: list[asyncio.Future[None]] = []  # noqa: RUF012 - a struct copies the default
+    requests_in_flight: int = 0
+    _spent_before: tuple[float, int] = (0.0, 0)
+    _request_end_futures: list[asyncio.Future[None]] = []  # noqa: RUF012 - a struct copies the default
 
     def __post_init__(self) -> None:
-        self._before = (self.cost_usd, self.tokens)
+        self._spent_before = (self.cost_usd, self.tokens)
 
     def check(self) -> None:
         """Raise `BudgetSpent` if no more requests may be sent.
@@ -111,12 +111,12 @@ class Budget(Spent, kw_only=True):
             ...
         pramana.errors.BudgetSpent: the run's limit of 50 tokens is reached
         """
-        if over := self._over_cost():
+        if over := self._explain_cost_stop():
             raise BudgetSpent(over, "max_cost_usd")
-        if over := self._over_tokens():
+        if over := self._explain_token_stop():
             raise BudgetSpent(over, "max_total_tokens")
 
-    def _over_cost(self) -> str:
+    def _explain_cost_stop(self) -> str:
         """Return the reason without the amount spent, which grows while requests in flight finish."""
         if self.max_cost_usd is None:
             return ""
@@ -126,7 +126,7 @@ class Budget(Spent, kw_only=True):
             return UNKNOWN_COST_REASON
         return ""
 
-    def _over_tokens(self) -> str:
+    def _explain_token_stop(self) -> str:
         if self.max_tokens is None:
             return ""
         if self.tokens >= self.max_tokens:
@@ -138,30 +138,34 @@ class Budget(Spent, kw_only=True):
     def begin_request(self) -> None:
         """Count a request as in flight, or raise; call `end_request` afterwards."""
         self.check()
-        self.under_way += 1
+        self.requests_in_flight += 1
 
     def end_request(self) -> None:
         """Count a request as no longer in flight."""
-        self.under_way -= 1
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
+        self.requests_in_flight -= 1
+        if self._request_end_futures:
+            waiting, self._request_end_futures = self._request_end_futures, []
             for each in waiting:
                 if not each.done():
                     each.set_result(None)
 
-    def is_exhausted(self) -> bool:
+    def may_be_exhausted(self) -> bool:
         """Return whether the requests in flight may reach a limit; False without any, so that no request waits forever.
 
         >>> near = Budget(max_tokens=100, tokens=0, under_way=2)
-        >>> near.is_exhausted(), near.add_reply(Reply("", Usage(40, 0))), near.is_exhausted()
+        >>> near.may_be_exhausted(), near.add_reply(Reply("", Usage(40, 0))), near.may_be_exhausted()
         (False, None, True)
         """
         if self.max_cost_usd is None and self.max_tokens is None:
             return False
-        if not self.under_way or not self.replies or (self._over_cost() or self._over_tokens()):
+        if (
+            not self.requests_in_flight
+            or not self.reply_count
+            or (self._explain_cost_stop() or self._explain_token_stop())
+        ):
             return False
-        cost, tokens = self._before
-        of_all = self.under_way / self.replies
+        cost, tokens = self._spent_before
+        of_all = self.requests_in_flight / self.reply_count
         return (
             self.max_cost_usd is not None and self.cost_usd + of_all * (self.cost_usd - cost) >= self.max_cost_usd
         ) or (self.max_tokens is not None and self.tokens + of_all * (self.tokens - tokens) >= self.max_tokens)
@@ -169,12 +173,12 @@ class Budget(Spent, kw_only=True):
     async def wait_for_request_end(self) -> None:
         """Wait until a request in flight has ended."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(ended)
+        self._request_end_futures.append(ended)
         await ended
 
     def add_reply(self, reply: Reply) -> None:
         usage = reply.usage
-        self.replies += 1
+        self.reply_count += 1
         if reply.cost_usd is None:
             self.unknown_cost = True
         else:
@@ -194,10 +198,10 @@ class ReplyCache:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def get(self, target: Target, where: str, request: Request) -> Reply | None:
+    def get(self, target: Target, account_address: str, request: Request) -> Reply | None:
         """Return the stored reply to a request, marked as cached and free, or None."""
         try:
-            kept = json.loads(self._path(target, where, request).read_text(encoding="utf-8"))
+            kept = json.loads(self._path(target, account_address, request).read_text(encoding="utf-8"))
             usage, raw = Usage(**kept.pop("usage")), kept.pop("raw")
             calls = tuple(ToolCall(*each) for each in kept.get("tool_calls", ()))
             several = {"dropped": tuple(kept["dropped"]), "vectors": (), "answers": (), "tool_calls": calls}
@@ -208,10 +212,10 @@ class ReplyCache:
             return None
         return None if describe_invalid_reply(known) else known
 
-    def put(self, target: Target, where: str, request: Request, reply: Reply) -> None:
+    def put(self, target: Target, account_address: str, request: Request, reply: Reply) -> None:
         """Store a reply if possible, atomically: concurrent readers see all of it or nothing."""
         with suppress(*_UNREADABLE_FILE_ERRORS):
-            path = self._path(target, where, request)
+            path = self._path(target, account_address, request)
             raw = None if reply.raw is None else reply.raw.decode("utf-8", "surrogatepass")
             calls = [astuple(each) for each in reply.tool_calls]
             plain = {**asdict(reply), "usage": asdict(reply.usage), "raw": raw, "call": None, "tool_calls": calls}
@@ -225,11 +229,11 @@ class ReplyCache:
             except OSError:
                 Path(name).unlink()  # on a full disk, not even the temporary file may stay
 
-    def _path(self, target: Target, where: str, request: Request) -> Path:
+    def _path(self, target: Target, account_address: str, request: Request) -> Path:
         asked = {
             "provider": target.provider,
             "arguments": dict(target.arguments),
-            "where": where,
+            "where": account_address,
             "model": request.model,
             "turns": [[turn.role, turn.text] for turn in request.turns],
             "parameters": dict(request.parameters),
@@ -241,7 +245,7 @@ class ReplyCache:
 
 # ── Clients ──
 
-CostOf = Callable[[Target, str | None, Usage], float | None]
+CostFunction = Callable[[Target, str | None, Usage], float | None]
 
 
 class EmbeddingAdapter(Struct, frozen=True):
@@ -256,12 +260,12 @@ class EmbeddingAdapter(Struct, frozen=True):
 class RecognitionAdapter(Struct, frozen=True):
     """Speech recognition as a `Provider`, so that limits and retries apply to it."""
 
-    ears: SpeechRecognition
+    recognition: SpeechRecognition
 
     async def ask(self, request: Request) -> Reply:
         assert request.speech is not None  # noqa: S101 - only spoken requests come here
         (said,) = request.speech.utterances
-        return Reply(await self.ears.transcribe(said.samples, request.speech.language))
+        return Reply(await self.recognition.transcribe(said.samples, request.speech.language))
 
 
 class RecognitionClient(Struct, frozen=True):
@@ -271,11 +275,11 @@ class RecognitionClient(Struct, frozen=True):
     other clip would hit too, such as a wrong key, also stops the run: later calls would have no words either.
     """
 
-    ears: SpeechRecognition
+    recognition: SpeechRecognition
     client: "TextClient"
 
     def supports_language(self, language: str) -> bool:
-        return self.ears.supports_language(language)
+        return self.recognition.supports_language(language)
 
     async def transcribe(self, samples: "Samples", language: str) -> str:
         clip = Speech((Utterance(Line(""), samples, ""),), language)
@@ -296,7 +300,7 @@ class TextClient:
     provider: Provider | EmbeddingAdapter | RecognitionAdapter
     limiter: Limiter
     budget: Budget
-    cost_of: CostOf
+    cost_of: CostFunction
     cache: ReplyCache | None = None
     stop: Stop = field(default_factory=Stop)
     timeout_s: float = 120.0
@@ -310,9 +314,9 @@ class TextClient:
     jitter: random.Random = field(default_factory=random.Random)
     rejected_parameters: dict[str, frozenset[str]] = field(default_factory=dict)
     """The parameters that each model has rejected."""
-    left_out_parameters: set[str] = field(default_factory=set)
+    omitted_parameters: set[str] = field(default_factory=set)
     """All parameters left out of some reply, by a rule of the adapter or because the model rejected them."""
-    retries: int = 0
+    retry_count: int = 0
     _deadlines: Deadlines = field(init=False)
     _trusts_stated_cost: bool = field(init=False)
     """A cost that a reply states counts, in place of what its tokens cost by the price list."""
@@ -330,7 +334,7 @@ class TextClient:
         if self.cache:
             with suppress(Exception):  # a cache that cannot be read counts as empty
                 if known := self.cache.get(self.target, self.account_address, request):
-                    self.left_out_parameters.update(known.dropped)
+                    self.omitted_parameters.update(known.dropped)
                     return known
         attempt = 0
         while True:
@@ -343,7 +347,7 @@ class TextClient:
                 return await self._ask_once(request, asked, attempt)
             except Rejected as refusal:
                 named = refusal.parameter or ""
-                if named not in asked.parameters or named in NEVER_DROPPED:
+                if named not in asked.parameters or named in REQUIRED_PARAMETERS:
                     raise
                 self.rejected_parameters[request.model] = self.rejected_parameters.get(request.model, frozenset()) | {
                     named
@@ -354,13 +358,13 @@ class TextClient:
                 if error.transient and self.stop and request.purpose == "case":
                     raise Stopped(str(self.stop.reason)) from error  # not a failure: a resumed run sends it
                 silent = not answered and self._is_agent_silent(error)
-                last = attempt >= (ATTEMPTS if answered else FIRST_ATTEMPTS)
+                last = attempt >= (MAX_ATTEMPTS if answered else MAX_ATTEMPTS_BEFORE_REPLY)
                 if not error.transient or self.stop or last or silent:
                     if silent or (not answered and isinstance(error, Unreachable | NotAnApi)):
                         error.fatal = True
                     raise
-                self.retries += 1
-                await self._wait(attempt, error)
+                self.retry_count += 1
+                await self._wait_before_retry(attempt, error)
 
     def _is_agent_silent(self, error: ProviderError) -> bool:
         """Return whether an agent accepts connections but stays silent until the timeout, in every call so far."""
@@ -375,14 +379,14 @@ class TextClient:
             await self.limiter.enter()
         try:
             async with self.machine_slot:
-                while self.budget.is_exhausted():
+                while self.budget.may_be_exhausted():
                     await self.budget.wait_for_request_end()
                 # Checked only now: while this request waited, the state may have changed.
                 if self.stop and (attempt or request.purpose == "case"):  # replies in flight may still be judged
                     raise Stopped(str(self.stop.reason))
                 start = clock.monotonic()
                 self.budget.begin_request()
-                task = self._deadlines.begin()
+                task = self._deadlines.start_timeout()
                 try:
                     reply = await self.provider.ask(sent_request)
                 except RateLimited as error:
@@ -390,13 +394,13 @@ class TextClient:
                     raise
                 except ProviderError as error:
                     if error.transient:
-                        self.limiter.count_trouble()
+                        self.limiter.pause_growth()
                     raise
                 except PramanaError:
                     raise
                 except asyncio.CancelledError:
                     if self._deadlines.has_expired(task):
-                        self.limiter.count_trouble()
+                        self.limiter.pause_growth()
                         late = f"no complete reply from {self.target.typed} within {self.timeout_s:g} s"
                         raise Unavailable(late) from None
                     if not task.cancelling():
@@ -409,14 +413,14 @@ class TextClient:
                         f"the provider {self.target.provider} failed: {describe_exception(error)}"
                     ) from error
                 finally:
-                    self._deadlines.end(task)
+                    self._deadlines.stop_timeout(task)
                     self.budget.end_request()  # no await in between: waiters go on after the reply was counted
                 self.limiter.count_success()
         finally:
             self.limiter.leave()
         return self._account_for_reply(request, sent_request, reply, start)
 
-    def _account_for_reply(self, request: Request, sent_request: Request, reply: Reply, start: float) -> Reply:
+    def _account_for_reply(self, request: Request, sent_request: Request, reply: Reply, started_at_s: float) -> Reply:
         """Return the reply with its cost and the parameters left out; add it to the budget and the cache."""
         if not self._is_built_in:
             if wrong := describe_invalid_reply(reply):
@@ -427,22 +431,22 @@ class TextClient:
         if cost is None:
             cost = self.cost_of(self.target, reply.served_model, reply.usage)
         if cost != reply.cost_usd or not reply.total_s:
-            reply = replace(reply, cost_usd=cost, total_s=reply.total_s or clock.monotonic() - start)
+            reply = replace(reply, cost_usd=cost, total_s=reply.total_s or clock.monotonic() - started_at_s)
         if sent_request is not request or reply.dropped:
             left_out = request.parameters.keys() - sent_request.parameters.keys()
             reply = replace(reply, dropped=tuple(sorted({*reply.dropped, *left_out})))
-            self.left_out_parameters.update(reply.dropped)
+            self.omitted_parameters.update(reply.dropped)
         self.budget.add_reply(reply)
         if self.cache:
             with suppress(Exception):  # a failed write is ignored
                 self.cache.put(self.target, self.account_address, request, reply)
         return reply
 
-    async def _wait(self, attempt: int, error: ProviderError) -> None:
-        longest = min(FIRST_WAIT_S * 2 ** (attempt - 1), MAX_WAIT_S)
+    async def _wait_before_retry(self, attempt: int, error: ProviderError) -> None:
+        longest = min(FIRST_RETRY_WAIT_S * 2 ** (attempt - 1), MAX_RETRY_WAIT_S)
         seconds = self.jitter.uniform(longest / 2, longest)
         if error.retry_after:
-            if error.retry_after > MAX_HOLD_S:
+            if error.retry_after > MAX_RETRY_AFTER_S:
                 raise OutOfCredit(
                     f"{error}; the provider asks to wait {error.retry_after:,.0f} s: resume the run after that"
                 )

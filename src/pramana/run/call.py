@@ -21,13 +21,13 @@ from pramana.errors import BrokenReply, KeyInAnswer
 from pramana.model import Usage, Utterance
 from pramana.providers.voice.vocabulary import FRAME_S, Channel, Event, ReceivedEvents, is_backchannel
 from pramana.replies import parse_token_count
-from pramana.run.answers import Answers
+from pramana.run.answers import CallAnswers
 from pramana.run.sound import FramePacer, Microphone, Playout
 
 Stage = Literal["ringing", "caller", "waiting", "agent", "scoring"]
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
 """In the order of a call with one line; with more lines, the middle three repeat."""
-Enter = Callable[[Stage], None]
+EnterStage = Callable[[Stage], None]
 """Called with the stage that a call enters."""
 
 
@@ -40,7 +40,7 @@ class StageCounter:
         self._next = 0
 
     @contextmanager
-    def track_call(self, first: Stage = "ringing") -> Iterator[Enter]:
+    def track_call(self, first_stage: Stage = "ringing") -> Iterator[EnterStage]:
         """Count a call for the duration of a block; the yielded function moves it to another stage."""
         number, self._next = self._next, self._next + 1
 
@@ -49,7 +49,7 @@ class StageCounter:
                 self._calls[number] = stage
                 self.on_change()
 
-        enter(first)
+        enter(first_stage)
         try:
             yield enter
         finally:
@@ -74,19 +74,19 @@ class StageCounter:
 LOG_VERSION = 3
 """2: lines record whether they are backchannels, the pacing is logged, and interrupting silence does not count. 3: the
 call records whether the agent's sound was synthesised in this process from the words of its `agent_text` events."""
-GREETING_S = 8.0
+MAX_GREETING_WAIT_S = 8.0
 """Longest wait for the greeting of an agent that speaks first."""
-LEAD_S = 0.2
+LEAD_SILENCE_S = 0.2
 """Silence before the first word."""
-PAUSE_S = 0.3
+PAUSE_BEFORE_LINE_S = 0.3
 """Between the end of an answer and the next line, as in human conversation."""
-QUIET_S = 5.0
+ANSWER_END_SILENCE_S = 5.0
 """An answer is over after this much silence, if its end was not declared; a wire format that never declares the end
 sets its own `quiet_s`."""
-TRANSCRIPT_S = 2.0
+MAX_TRANSCRIPT_WAIT_S = 2.0
 """Longest wait for the words of an answer after its sound."""
-STUCK_S = 5.0
-SWITCH_INTERVAL_S = 0.0005
+SEND_TIMEOUT_S = 5.0
+THREAD_SWITCH_INTERVAL_S = 0.0005
 """How long a thread may hold the interpreter's lock during a call."""
 MAX_EVENTS, MAX_TEXT = 100_000, 10_000_000
 """Limits on the log of one call: events, and characters of all texts. An agent that sends more is broken, and must not
@@ -98,7 +98,7 @@ class Patience(Struct, frozen=True):
 
     answer_within_s: float = 15.0
     """Maximum time from the last sound of a line to the first of the answer."""
-    longest_s: float = 300.0
+    max_call_s: float = 300.0
     """For the whole call, not counting what the caller says: a prompt alone may take that long."""
 
 
@@ -111,10 +111,10 @@ class FinishedCall(Struct, frozen=True):
     """JSON Lines."""
     answers: tuple[str, ...]
     """The agent's transcript of its answer to each line; empty where it sent none."""
-    cut: tuple[bool, ...]
+    was_interrupted: tuple[bool, ...]
     """For each answer: whether it was interrupted while some of it was left to play, which was dropped or never
     arrived. `answers` may then contain words that were not heard."""
-    reason: str
+    end_reason: str
     """Why the call ended: `done`, `closed`, `error`, `no_answer`, `deadline`."""
     usage: Usage
 
@@ -138,7 +138,7 @@ class _InterpreterPriority:
     def enter(self) -> None:
         if not self._calls:
             self._usual = sys.getswitchinterval()
-            sys.setswitchinterval(min(self._usual, SWITCH_INTERVAL_S))
+            sys.setswitchinterval(min(self._usual, THREAD_SWITCH_INTERVAL_S))
         self._calls += 1
 
     def leave(self) -> None:
@@ -147,7 +147,7 @@ class _InterpreterPriority:
             sys.setswitchinterval(self._usual)
 
 
-_attention = _InterpreterPriority()
+_interpreter_priority = _InterpreterPriority()
 
 
 class Conversation:
@@ -161,13 +161,13 @@ class Conversation:
         spoken: Sequence[Utterance],
         about: Mapping[str, Any],
         patience: Patience,
-        enter: Enter = lambda _: None,
+        enter: EnterStage = lambda _: None,
     ) -> None:
         self._channel, self._spoken, self._patience, self._enter = channel, spoken, patience, enter
         self._playout, self._pace = Playout(channel.downlink), FramePacer()
         can = channel.capabilities
-        self._answers = Answers(self._playout, says_interrupted=can.says_interrupted)
-        self._quiet_s = can.quiet_s or QUIET_S
+        self._answers = CallAnswers(self._playout, says_interrupted=can.says_interrupted)
+        self._quiet_s = can.quiet_s or ANSWER_END_SILENCE_S
         self._log: list[dict[str, Any]] = []
         self._line = -1
         self._line_started = 0.0
@@ -187,18 +187,18 @@ class Conversation:
             says_interrupted=can.says_interrupted,
         )
 
-    async def hold(self) -> FinishedCall:
+    async def hold_call(self) -> FinishedCall:
         """Say every line, record every answer, hang up."""
         said_s = sum(len(each.samples) for each in self._spoken) / audio.CALLER_RATE
-        longest_s = self._patience.longest_s + said_s
+        longest_s = self._patience.max_call_s + said_s
         # Resample before the first frame, in a thread: on the event loop it would delay other calls.
         self._microphone = await asyncio.to_thread(Microphone, self._channel.uplink, self._spoken)
         self._start = clock.monotonic()
-        _attention.enter()
-        listening = asyncio.create_task(self._listen())
-        listening.add_done_callback(lambda _: self._end("error"))
+        _interpreter_priority.enter()
+        listening = asyncio.create_task(self._receive_events())
+        listening.add_done_callback(lambda _: self._record_end_reason("error"))
         try:
-            async with asyncio.timeout(longest_s + STUCK_S):  # an agent that stops receiving would block `send`
+            async with asyncio.timeout(longest_s + SEND_TIMEOUT_S):  # an agent that stops receiving would block `send`
                 await self._send_frames(longest_s)
             reason = "done"
         except _CallEnded as over:
@@ -206,44 +206,44 @@ class Conversation:
         except TimeoutError:
             reason = "deadline"
         finally:
-            _attention.leave()
+            _interpreter_priority.leave()
             listening.cancel()
             (failure,) = await asyncio.gather(listening, return_exceptions=True)
             await self._channel.close()
         if isinstance(failure, Exception):
             raise failure  # the agent failed and reported why: the caller may retry
-        return await asyncio.to_thread(self._finished_call, reason)
+        return await asyncio.to_thread(self._make_finished_call, reason)
 
     # ── The caller ──
 
-    async def _send_frames(self, longest_s: float) -> None:
+    async def _send_frames(self, max_call_s: float) -> None:
         while True:
             frame = self._microphone.frames
-            if (wait := self._pace.next_due(frame) - self._now()) > 0:
+            if (wait := self._pace.next_due_s(frame) - self._now()) > 0:
                 await asyncio.sleep(wait)
             if not self._microphone.is_speaking:
-                self._decide_next(frame * FRAME_S)
+                self._begin_line_or_end(frame * FRAME_S)
             was_saying = self._microphone.is_speaking
             self._pace.record_sent(frame, self._now())
-            await self._send(self._microphone.next())
+            await self._send_frame(self._microphone.next_frame())
             if was_saying and not self._microphone.is_speaking:
-                self._is_line_spoken()
+                self._record_spoken_line()
             if self._ended:
                 raise _CallEnded(self._ended)
-            if self._now() > longest_s:
+            if self._now() > max_call_s:
                 raise _CallEnded("deadline")
 
-    async def _send(self, frame: bytes) -> None:
+    async def _send_frame(self, frame: bytes) -> None:
         """Send a frame; an agent that stops receiving does not hold up the call until its end."""
         try:
-            async with asyncio.timeout(STUCK_S):
+            async with asyncio.timeout(SEND_TIMEOUT_S):
                 await self._channel.send(frame)
         except TimeoutError:
-            stuck = f"the agent accepted no audio for {STUCK_S:g} s"
+            stuck = f"the agent accepted no audio for {SEND_TIMEOUT_S:g} s"
             self._log_event(self._now(), "error", **{"class": "timeout", "text": stuck})
             raise _CallEnded("error") from None
 
-    def _decide_next(self, now: float) -> None:
+    def _begin_line_or_end(self, now: float) -> None:
         """Start the next line if it is time, or end the call after the last one."""
         following = self._line + 1
         if following < len(self._spoken) and self._may_begin_line(following, now):
@@ -257,33 +257,33 @@ class Conversation:
         elif following == len(self._spoken) and self._is_answer_over(now):
             raise _CallEnded("done")
         answer = self._answers.current
-        waited = now - answer.line_end
-        if self._line >= 0 and answer.first_audible is None and waited > self._patience.answer_within_s:
+        waited = now - answer.line_end_s
+        if self._line >= 0 and answer.first_audible_s is None and waited > self._patience.answer_within_s:
             self._log_event(now, "no_answer", line=self._line, waited_s=round(waited, 6))
             raise _CallEnded("no_answer")
 
-    def _may_begin_line(self, following: int, now: float) -> bool:
-        audible = self._answers.current.first_audible
-        if following == 0:
+    def _may_begin_line(self, line_index: int, now: float) -> bool:
+        audible = self._answers.current.first_audible_s
+        if line_index == 0:
             if self._greeted:
-                return now >= LEAD_S
-            longest_s = min(self._channel.capabilities.greeting_s or GREETING_S, GREETING_S)
+                return now >= LEAD_SILENCE_S
+            longest_s = min(self._channel.capabilities.greeting_timeout_s or MAX_GREETING_WAIT_S, MAX_GREETING_WAIT_S)
             self._greeted = now > longest_s if audible is None else self._is_answer_over(now)
             return self._greeted
-        barge_in = self._spoken[following].line.barge_in_s
+        barge_in = self._spoken[line_index].line.barge_in_s
         if barge_in is not None and audible is not None and now >= audible + barge_in:
             return True
-        return self._is_answer_over(now) and now >= self._playout.audible_end + PAUSE_S
+        return self._is_answer_over(now) and now >= self._playout.audible_end + PAUSE_BEFORE_LINE_S
 
     def _is_answer_over(self, now: float) -> bool:
         """Return whether the answer is over for a listener, and its words have arrived or will not."""
-        silent_s = self._answers.silent_s(now)
+        silent_s = self._answers.silence_s(now)
         answer = self._answers.current
         if silent_s is None or (not answer.is_declared_over and silent_s < self._quiet_s):
             return False
-        return bool(answer.text) or silent_s >= TRANSCRIPT_S
+        return bool(answer.text) or silent_s >= MAX_TRANSCRIPT_WAIT_S
 
-    def _is_line_spoken(self) -> None:
+    def _record_spoken_line(self) -> None:
         self._enter("agent" if self._answers.is_sounding(self._now()) else "waiting")
 
         said = self._spoken[self._line]
@@ -301,20 +301,20 @@ class Conversation:
 
     # ── The agent ──
 
-    async def _listen(self) -> None:
+    async def _receive_events(self) -> None:
         while not self._ended:
             heard = await self._channel.receive()
             try:
                 await self._handle_event(heard)
             except BrokenReply as broken:
                 self._log_event(self._now(), "error", **{"class": "protocol", "text": str(broken)})
-                self._end("error")
+                self._record_end_reason("error")
 
-    def _end(self, reason: str) -> None:
+    def _record_end_reason(self, reason: str) -> None:
         self._ended = self._ended or reason
 
     async def _handle_event(self, received: ReceivedEvents) -> None:
-        now = max(0.0, received.at - self._start)  # the handshake arrives before the first frame
+        now = max(0.0, received.received_at - self._start)  # the handshake arrives before the first frame
         for event in received.events:
             self._text += len(event.text) + (len(repr(event.detail)) if event.detail else 0)
             if len(self._log) > MAX_EVENTS or self._text > MAX_TEXT:
@@ -322,9 +322,9 @@ class Conversation:
             if event.kind == "agent_audio":
                 if event.audio:
                     piece = self._answers.add_sound(event.audio, now)
-                    plays, seconds = round(piece.start, 6), round(piece.seconds, 6)
+                    plays, seconds = round(piece.start_s, 6), round(piece.duration_s, 6)
                     self._log_event(now, "agent_audio", plays=plays, seconds=seconds)
-                    if not self._microphone.is_speaking and self._answers.current.first_audible is not None:
+                    if not self._microphone.is_speaking and self._answers.current.first_audible_s is not None:
                         self._enter("agent")
             elif event.kind == "interrupted":
                 await self._on_interruption(now)
@@ -352,7 +352,7 @@ class Conversation:
             self._answers.end_answer(now)
         elif event.kind in ("error", "closed"):
             more |= {"text": event.text, "class": event.error}
-            self._end(event.kind)
+            self._record_end_reason(event.kind)
         elif event.kind == "usage":
             for place, name in enumerate(("input_tokens", "output_tokens")):
                 self._usage[place] += parse_token_count(event.detail.get(name)) or 0
@@ -363,13 +363,13 @@ class Conversation:
     def _now(self) -> float:
         return clock.monotonic() - self._start
 
-    def _log_event(self, at: float, kind: str, **more: Any) -> None:
-        self._log.append({"t": round(at, 6), "event": kind, **more})
+    def _log_event(self, call_time_s: float, kind: str, **more: Any) -> None:
+        self._log.append({"t": round(call_time_s, 6), "event": kind, **more})
 
-    def _finished_call(self, reason: str) -> FinishedCall:
+    def _make_finished_call(self, reason: str) -> FinishedCall:
         import numpy as np
 
-        self._refuse_keys()
+        self._refuse_spoken_keys()
         self._log_event(self._now(), "pace", **self._pace.to_log())
         self._log_event(self._now(), "end", reason=reason)
         seconds = max(self._microphone.frames * FRAME_S, self._playout.end)
@@ -379,12 +379,12 @@ class Conversation:
             recording=audio.write_wav(np.stack(tracks, axis=1), audio.RECORDING_RATE),
             log=b"".join(_encode_log_line(each) for each in self._log),
             answers=tuple(answer.text for answer in self._answers.all),
-            cut=tuple(answer.was_interrupted for answer in self._answers.all),
-            reason=reason,
+            was_interrupted=tuple(answer.was_interrupted for answer in self._answers.all),
+            end_reason=reason,
             usage=Usage(*(total or None for total in self._usage)),
         )
 
-    def _refuse_keys(self) -> None:
+    def _refuse_spoken_keys(self) -> None:
         """Refuse a call in which the agent said a key in pieces: each is clean, but together they hold the key."""
         pieces: dict[tuple[str, bool, str], list[str]] = {}
         for event in self._log:

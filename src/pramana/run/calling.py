@@ -23,8 +23,8 @@ from pramana.errors import PramanaError, ProviderError, Rejected
 from pramana.model import Call, Reply, Request, Turn
 from pramana.providers.voice.cascade import CascadeChannel
 from pramana.providers.voice.vocabulary import (
+    CallSetup,
     Channel,
-    Dial,
     Event,
     ReceivedEvents,
     SpeechRecognition,
@@ -32,12 +32,12 @@ from pramana.providers.voice.vocabulary import (
     is_backchannel,
 )
 from pramana.run.asking import TextClient
-from pramana.run.call import Conversation, Enter, FinishedCall, Patience, StageCounter
+from pramana.run.call import Conversation, EnterStage, FinishedCall, Patience, StageCounter
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
 
-GREETS = "greets"
+GREETS_PARAMETER = "greets"
 GREETING_WAIT_S = 3.0
 """For an agent that may speak first, as most vendors' defaults do; a known greeting is waited for longer."""
 INTERRUPTED_REASON = "the answer was cut off, and the part that was played is unknown"
@@ -46,7 +46,7 @@ INTERRUPTED_REASON = "the answer was cut off, and the part that was played is un
 class UntranscribedReply(Reply, frozen=True):
     """The reply of a call whose answers are not yet transcribed."""
 
-    held: FinishedCall | None = None
+    finished_call: FinishedCall | None = None
     language: str = "en"
 
 
@@ -54,16 +54,16 @@ class UntranscribedReply(Reply, frozen=True):
 class CallProvider:
     """Sends requests by holding calls."""
 
-    voice: VoiceProvider
-    provider: str
+    voice_provider: VoiceProvider
+    provider_name: str
     """The provider's name, for the log."""
-    keep: Callable[[bytes], str]
+    store_blob: Callable[[bytes], str]
     """Stores a blob and returns its digest."""
-    stt: SpeechRecognition | None = None
+    recognition: SpeechRecognition | None = None
     patience: Patience = field(default_factory=Patience)
-    _broken: WeakKeyDictionary[ProviderError, UntranscribedReply] = field(default_factory=WeakKeyDictionary)
+    _failed_calls: WeakKeyDictionary[ProviderError, UntranscribedReply] = field(default_factory=WeakKeyDictionary)
     """What was recorded of calls in which the agent failed: most are retried, and only the last is kept."""
-    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    agent_was_ready: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the agent has been ready for a call, even if no call is over yet."""
     stages: StageCounter = field(default_factory=StageCounter)
     """The stages of the calls in flight."""
@@ -73,21 +73,21 @@ class CallProvider:
         with self.stages.track_call() as enter:
             return await self._hold_call(request, enter)
 
-    async def _hold_call(self, request: Request, enter: Enter) -> UntranscribedReply:
+    async def _hold_call(self, request: Request, enter: EnterStage) -> UntranscribedReply:
         assert request.speech is not None  # noqa: S101 - text requests are handled above
         speech, start = request.speech, clock.monotonic()
         greets, request = _split_greets_parameter(request)
-        can = self.voice.capabilities
+        can = self.voice_provider.capabilities
         refused = can.unsupported_parameters
         left_out = tuple(sorted(refused & {name for name, value in request.parameters.items() if value is not None}))
         if left_out:
             taken = {name: value for name, value in request.parameters.items() if name not in refused}
             request = replace(request, parameters=taken)
-        channel = await self.voice.dial(_dial(request, takes_history=can.takes_history))
-        self.reached.set()
+        channel = await self.voice_provider.dial(_make_dial(request, takes_history=can.takes_history))
+        self.agent_was_ready.set()
         about = {
             "rate": audio.RECORDING_RATE,
-            "provider": self.provider,
+            "provider": self.provider_name,
             "model": request.model,
             "variant": speech.variant,
             "conditions": speech.conditions,
@@ -98,43 +98,43 @@ class CallProvider:
             "synthesised_here": isinstance(channel, CascadeChannel) and channel.synthesised_here,
         }
         listened = _MonitoredChannel(channel, greets)
-        held = await Conversation(listened, speech.utterances, about, self.patience, enter).hold()
+        held = await Conversation(listened, speech.utterances, about, self.patience, enter).hold_call()
         reply = UntranscribedReply(
             "\n".join(answer for answer in held.answers if answer),
             held.usage,
             fingerprint=format_engines(can.engines()),
-            finish_reason=held.reason,
+            finish_reason=held.end_reason,
             dropped=left_out,
             total_s=clock.monotonic() - start,
             answers=held.answers,
             call=Call("", "", tuple(each.digest for each in speech.utterances)),
-            held=held,
+            finished_call=held,
             language=speech.language,
         )
         if listened.failure:
-            self._broken[listened.failure] = reply
+            self._failed_calls[listened.failure] = reply
             raise listened.failure
         return await self._store_call(reply)
 
     async def partial_reply(self, failure: ProviderError) -> Reply | None:
         """Return what was recorded before the agent failed, stored; None if it failed outside a call."""
-        broken = self._broken.pop(failure, None)
-        return None if broken is None else _plain(await self._store_call(broken))
+        broken = self._failed_calls.pop(failure, None)
+        return None if broken is None else _to_plain_reply(await self._store_call(broken))
 
     async def transcribe_reply(self, reply: Reply) -> Reply:
         """Return the reply with transcripts of answers that came without words, or with more than was heard."""
-        if not isinstance(reply, UntranscribedReply) or (held := reply.held) is None:
+        if not isinstance(reply, UntranscribedReply) or (held := reply.finished_call) is None:
             return reply
-        cut = {number for number, was in enumerate(held.cut) if was}
+        cut = {number for number, was in enumerate(held.was_interrupted) if was}
         wanted = [number for number, words in enumerate(held.answers) if number in cut or not words]
         answers, unwritten = list(held.answers), dict[int, str]()
-        if wanted and self.stt is not None and self.stt.supports_language(reply.language):
-            clips = await asyncio.to_thread(_answer_clips, held)
+        if wanted and self.recognition is not None and self.recognition.supports_language(reply.language):
+            clips = await asyncio.to_thread(_cut_answer_clips, held)
             for number in wanted:
                 answers[number] = ""
                 if number in clips:
                     try:
-                        answers[number] = await self.stt.transcribe(clips[number], reply.language)
+                        answers[number] = await self.recognition.transcribe(clips[number], reply.language)
                     except Exception as error:  # noqa: BLE001 - a failure here must not lose the finished call
                         why = str(error) if isinstance(error, PramanaError) else f"{type(error).__name__}: {error}"
                         unwritten[number] = f"the answer could not be transcribed: {why}"
@@ -146,44 +146,44 @@ class CallProvider:
         said = [held.answers[number] if number in unwritten else words for number, words in enumerate(answers)]
         found = replace(reply, text="\n".join(filter(None, said)), answers=tuple(answers))
         if unwritten:
-            log = _log_with_reasons(held.log, unwritten)
-            found = await self._store_call(replace(found, held=replace(held, log=log)))
-        return _plain(found)
+            log = _add_reasons_to_log(held.log, unwritten)
+            found = await self._store_call(replace(found, finished_call=replace(held, log=log)))
+        return _to_plain_reply(found)
 
     async def _store_call(self, reply: UntranscribedReply) -> UntranscribedReply:
-        held, call = reply.held, reply.call
+        held, call = reply.finished_call, reply.call
         assert held is not None  # noqa: S101 - the call has taken place
         assert call is not None  # noqa: S101
-        recording, log = await asyncio.to_thread(lambda: (self.keep(held.recording), self.keep(held.log)))
+        recording, log = await asyncio.to_thread(lambda: (self.store_blob(held.recording), self.store_blob(held.log)))
         return replace(reply, call=replace(call, recording=recording, log=log))
 
     async def models(self) -> list[str]:
         """Return the names of the available models."""
-        return await self.voice.models()
+        return await self.voice_provider.models()
 
     async def close(self) -> None:
         """Close the provider."""
-        await self.voice.close()
+        await self.voice_provider.close()
 
 
 class VoiceClient(Struct, frozen=True):
     """The voice client of a target: the call within the agent's limits, then its transcription; implements `Ask`."""
 
     client: TextClient
-    calls: CallProvider
+    call_provider: CallProvider
 
     def __post_init__(self) -> None:
-        self.client.agent_was_ready = self.calls.reached
+        self.client.agent_was_ready = self.call_provider.agent_was_ready
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply; if the agent failed for good during the call, what was recorded until then."""
         try:
             reply = await self.client(request)
         except ProviderError as error:
-            if error.fatal or (broken := await self.calls.partial_reply(error)) is None:
+            if error.fatal or (broken := await self.call_provider.partial_reply(error)) is None:
                 raise
             return broken
-        return await self.calls.transcribe_reply(reply)
+        return await self.call_provider.transcribe_reply(reply)
 
 
 class _MonitoredChannel:
@@ -195,9 +195,9 @@ class _MonitoredChannel:
     def __init__(self, channel: Channel, greets: bool | None) -> None:
         self._channel, can = channel, channel.capabilities
         if greets is None:
-            self.capabilities = replace(can, greeting_s=GREETING_WAIT_S)
+            self.capabilities = replace(can, greeting_timeout_s=GREETING_WAIT_S)
         else:
-            self.capabilities = replace(can, greets=greets, greeting_s=None)
+            self.capabilities = replace(can, greets=greets, greeting_timeout_s=None)
         self.uplink, self.downlink = channel.uplink, channel.downlink
         self.send, self.interrupt, self.close = channel.send, channel.interrupt, channel.close
         self.holds_key = channel.holds_key
@@ -213,54 +213,54 @@ class _MonitoredChannel:
 
 def _split_greets_parameter(request: Request) -> tuple[bool | None, Request]:
     """Return whether the agent greets, if a parameter says so, and the request without that parameter."""
-    greets = request.parameters.get(GREETS)
+    greets = request.parameters.get(GREETS_PARAMETER)
     if greets is not None and not isinstance(greets, bool):
         raise Rejected(
-            f"the parameter {GREETS} (whether the agent speaks first) must be true or false, found {greets!r}"
+            f"the parameter {GREETS_PARAMETER} (whether the agent speaks first) must be true or false, found {greets!r}"
         )
-    others = {name: value for name, value in request.parameters.items() if name != GREETS}
-    return greets, replace(request, parameters=others) if GREETS in request.parameters else request
+    others = {name: value for name, value in request.parameters.items() if name != GREETS_PARAMETER}
+    return greets, replace(request, parameters=others) if GREETS_PARAMETER in request.parameters else request
 
 
-def _plain(reply: UntranscribedReply) -> Reply:
+def _to_plain_reply(reply: UntranscribedReply) -> Reply:
     return Reply(*astuple(reply)[: len(Reply.__struct_fields__)])
 
 
-def _log_with_reasons(log: bytes, unwritten: Mapping[int, str]) -> bytes:
+def _add_reasons_to_log(log: bytes, reasons_by_line: Mapping[int, str]) -> bytes:
     """Return the log with the reasons why answers have no words, inserted before its last event."""
     *before, end = log.splitlines(keepends=True)
     at = msgspec.json.decode(end)["t"]
     said = [
         msgspec.json.encode({"t": at, "event": "not_written_down", "line": number, "text": why}) + b"\n"
-        for number, why in unwritten.items()
+        for number, why in reasons_by_line.items()
     ]
     return b"".join([*before, *said, end])
 
 
-def _dial(request: Request, *, takes_history: bool) -> Dial:
+def _make_dial(request: Request, *, takes_history: bool) -> CallSetup:
     assert request.speech is not None  # noqa: S101
     system = [turn.text for turn in request.turns if turn.role == "system"]
     before = tuple(turn for turn in request.turns if turn.role != "system")
-    dial = Dial(request.model, "\n\n".join(system) or None, request.speech.language, request.parameters, before)
+    dial = CallSetup(request.model, "\n\n".join(system) or None, request.speech.language, request.parameters, before)
     if before and not takes_history:
-        told = "\n\n".join([*system, f"What was said until now:\n{_system_prompt(before)}"])
+        told = "\n\n".join([*system, f"What was said until now:\n{_format_history(before)}"])
         return replace(dial, system_prompt=told, history=())
     return dial
 
 
-def _system_prompt(turns: tuple[Turn, ...]) -> str:
+def _format_history(turns: tuple[Turn, ...]) -> str:
     return "\n".join(f"{'You' if turn.role == 'assistant' else 'The user'}: {turn.text}" for turn in turns)
 
 
-def _answer_clips(held: FinishedCall) -> "dict[int, Samples]":
+def _cut_answer_clips(finished_call: FinishedCall) -> "dict[int, Samples]":
     """Return the audible sound of the agent's answer to each line, as input for speech recognition.
 
     An answer lasts until the next line begins; an interrupted one until that line is over, and longer if the line is a
     backchannel.
     """
-    samples, rate = audio.read_wav(held.recording)
+    samples, rate = audio.read_wav(finished_call.recording)
     agent: Any = samples[:, 1]
-    events = [msgspec.json.decode(line) for line in held.log.splitlines()]
+    events = [msgspec.json.decode(line) for line in finished_call.log.splitlines()]
     every = [each for each in events if each["event"] == "line"]
     lines = [each for each in every if not each.get("backchannel", each["barge_in"] and is_backchannel(each["text"]))]
     starts = [round(rate * each["end" if each["barge_in"] else "start"]) for each in lines]
@@ -268,5 +268,5 @@ def _answer_clips(held: FinishedCall) -> "dict[int, Samples]":
     return {
         line["line"]: audio.resample(clip, rate, audio.CALLER_RATE)
         for line, clip in zip(lines, clips, strict=True)
-        if audio.first_audible(clip, rate) is not None
+        if audio.find_first_audible(clip, rate) is not None
     }

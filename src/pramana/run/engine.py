@@ -38,7 +38,9 @@ class Stop:
             self.reason, self.error = reason, error
             if self._loop:
                 with suppress(RuntimeError):  # the run has just ended, and its event loop with it
-                    self._loop.call_soon_threadsafe(self._notify)  # a signal handler does not wake a sleeping loop
+                    self._loop.call_soon_threadsafe(
+                        self._call_callbacks
+                    )  # a signal handler does not wake a sleeping loop
 
     def __bool__(self) -> bool:
         return self.reason is not None
@@ -71,7 +73,7 @@ class Stop:
         except TimeoutError:
             return
 
-    def _notify(self) -> None:
+    def _call_callbacks(self) -> None:
         self._stopped.set()
         for do in self._callbacks:
             do()
@@ -81,11 +83,11 @@ class Stop:
 
 Work = TypeVar("Work")
 Asked = TypeVar("Asked")
-BUFFER = 1_000
+MAX_BUFFERED_RESULTS = 1_000
 BATCH_SIZE = 64
 """Results are finished in batches: between two requests the processor's instruction cache goes cold, and the same steps
 take three times as long."""
-LINGER_S = 0.02
+MAX_BATCH_WAIT_S = 0.02
 """How long the first result of a batch may wait for the others."""
 
 
@@ -133,11 +135,11 @@ class WorkFeed(Generic[Work]):
         return asyncio.create_task(asyncio.to_thread(next, self._chunks, None))
 
 
-class Window:
+class ResultWindow:
     """Bounds the number of results not yet taken, requests in flight included.
 
-    Work is drawn when there is room; call `take` when a result is used, from any thread. A run that stops does not
-    wait.
+    Work is drawn when there is room; call `count_taken` when a result is used, from any thread. A run that stops does
+    not wait.
     """
 
     def __init__(self, size: int) -> None:
@@ -145,7 +147,7 @@ class Window:
         self._room = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def draw(self, feed: WorkFeed[Work], stop: Stop) -> Work | None:
+    async def draw_when_free(self, feed: WorkFeed[Work], stop: Stop) -> Work | None:
         """Return the next item once there is room; None if there are no more, or the run stops."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
@@ -163,7 +165,7 @@ class Window:
             self._room.set()
         return piece
 
-    def take(self) -> None:
+    def count_taken(self) -> None:
         """Count a result as taken."""
         self._taken_count += 1
         if self._loop:
@@ -175,7 +177,7 @@ class WorkerPool(Struct, Generic[Work, Asked], frozen=True):
     """The workers of one model: a slow or limited provider never delays the others."""
 
     feed: WorkFeed[Work]
-    workers: int
+    worker_count: int
     ask: Callable[[Work], Awaitable[Asked]]
     """The part that waits; a `PramanaError` raised here ends the whole stream."""
     finish: Callable[[Asked], Result]
@@ -187,8 +189,8 @@ def identity(result: Result) -> Result:
     return result
 
 
-async def stream(
-    pools: Sequence[WorkerPool[Any, Any]], stop: Stop, window: Window | None = None
+async def stream_results(
+    pools: Sequence[WorkerPool[Any, Any]], stop: Stop, window: ResultWindow | None = None
 ) -> AsyncGenerator[list[Result]]:
     """Yield results in batches soon after their requests, until all is done or the run is stopped.
 
@@ -204,7 +206,7 @@ async def stream(
         nonlocal soon
         feed, ask, finish = pool.feed, pool.ask, pool.finish
         while not stop and (
-            piece := await window.draw(feed, stop) if window else feed.next_ready() or await feed.next()
+            piece := await window.draw_when_free(feed, stop) if window else feed.next_ready() or await feed.next()
         ):
             try:
                 asked.append((finish, await ask(piece)))
@@ -219,8 +221,8 @@ async def stream(
             if len(asked) >= BATCH_SIZE:
                 news.set()
             elif soon is None:
-                soon = loop.call_later(LINGER_S, news.set)
-            while len(asked) >= BUFFER:  # the consumer is slower than the workers
+                soon = loop.call_later(MAX_BATCH_WAIT_S, news.set)
+            while len(asked) >= MAX_BUFFERED_RESULTS:  # the consumer is slower than the workers
                 room.clear()
                 await room.wait()
 
@@ -228,7 +230,7 @@ async def stream(
         try:
             async with asyncio.TaskGroup() as group:
                 for pool in pools:
-                    for _ in range(pool.workers):
+                    for _ in range(pool.worker_count):
                         group.create_task(run_worker(pool))
         finally:
             news.set()

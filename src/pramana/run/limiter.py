@@ -14,10 +14,10 @@ from msgspec import Struct
 from pramana import clock
 
 INITIAL_LIMIT = 8
-CUT_FACTOR = 0.67
-DEBOUNCE_S = 1.0
+RATE_LIMIT_CUT_FACTOR = 0.67
+MIN_CUT_INTERVAL_S = 1.0
 SATURATION_SHARE = 0.8
-MAX_HISTORY = 500
+MAX_RECORDED_CHANGES = 500
 
 
 class LimitChange(Struct, frozen=True):
@@ -86,23 +86,23 @@ class Limiter:
             self._set_limit(min(grown, self.ceiling), "clean round")
             self._wake()
 
-    def count_rate_limit(self, retry_after: float | None) -> None:
+    def count_rate_limit(self, retry_after_s: float | None) -> None:
         """Cut the limit, once per burst, and make every request wait as long as the provider asks."""
         now = self._clock()
-        if now - self._cut_at >= DEBOUNCE_S and now >= self._held_until:
+        if now - self._cut_at >= MIN_CUT_INTERVAL_S and now >= self._held_until:
             self._doubling = False
-            self._set_limit(max(1, int(self.limit * CUT_FACTOR)), "rate limit")
+            self._set_limit(max(1, int(self.limit * RATE_LIMIT_CUT_FACTOR)), "rate limit")
             self._cut_at = now
         self._successes_since_cut = 0
-        if retry_after and not self._is_released:
-            self._held_until = max(self._held_until, now + retry_after)
+        if retry_after_s and not self._is_released:
+            self._held_until = max(self._held_until, now + retry_after_s)
             self._schedule_release()
 
-    def count_trouble(self) -> None:
+    def pause_growth(self) -> None:
         """Pause growth: the provider has errors that are not about speed."""
         self._successes_since_cut = 0
 
-    def held_s(self) -> float:
+    def rate_limit_wait_s(self) -> float:
         """Return the seconds left until the provider's rate limit ends."""
         return max(0.0, self._held_until - self._clock())
 
@@ -114,7 +114,7 @@ class Limiter:
     def _set_limit(self, limit: int, cause: str) -> None:
         if limit != self.limit:
             self.limit = limit
-            if len(self.history) < MAX_HISTORY:
+            if len(self.history) < MAX_RECORDED_CHANGES:
                 self.history.append(LimitChange(round(self._clock() - self._started_at, 3), limit, cause))
 
     def _wake(self) -> None:
@@ -133,8 +133,8 @@ class Limiter:
         """Wake waiting requests when the rate limit ends, even if no other request enters or leaves."""
         if self._timer is None or self._timer.cancelled() or self._timer.when() < asyncio.get_running_loop().time():
             delay = max(0.0, self._held_until - self._clock()) + 0.001
-            self._timer = asyncio.get_running_loop().call_later(delay, self._end_hold)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._end_rate_limit_wait)
 
-    def _end_hold(self) -> None:
+    def _end_rate_limit_wait(self) -> None:
         self._timer = None
         self._wake()

@@ -19,9 +19,9 @@ from pramana.providers.voice.embedded import process_limits
 if TYPE_CHECKING:
     from pramana.audio import Samples
 
-Keep = Callable[[bytes], str]
+StoreBlob = Callable[[bytes], str]
 """Stores a blob and returns its digest."""
-Fetch = Callable[[str, Case], Awaitable[bytes]]
+FetchRecording = Callable[[str, Case], Awaitable[bytes]]
 """Returns the file of a recording."""
 
 MAX_CACHED_LINES = 128
@@ -29,7 +29,7 @@ MAX_CACHED_LINES = 128
 CONDITIONS_VERSION = 2
 """The version of how conditions are applied to a line; a new version means different sound. 2: from the first word, not
 from the first sample of the file."""
-UNSPOKEN_ASSERTIONS = ("is_json", "json_schema")
+WRITTEN_ONLY_ASSERTIONS = ("is_json", "json_schema")
 PLAIN, NOISY = "voice", "noise=10dB"
 """The variant for `--modality voice`, and the conditions that `noisy` adds to it."""
 
@@ -38,38 +38,40 @@ class CannotBeSpoken(Exception):
     """The case cannot be spoken; the message says why."""
 
 
-def case_script(case: Case) -> tuple[Line, ...]:
+def make_caller_script(case: Case) -> tuple[Line, ...]:
     """Return what the caller says: the script, or the user's last message."""
     if case.script:
         return case.script
     return (Line(case.turns[-1].text, case.prompt_audio_url),)
 
 
-def variant_conditions(variant: str) -> str:
+def parse_variant_conditions(variant: str) -> str:
     """Return the conditions in a variant's name.
 
-    >>> variant_conditions("voice+noise=10dB,phone"), variant_conditions("voice")
+    >>> parse_variant_conditions("voice+noise=10dB,phone"), parse_variant_conditions("voice")
     ('noise=10dB,phone', '')
     """
     return variant.partition("+")[2]
 
 
-def effective_conditions(case: Case, variant: str) -> str:
+def merge_conditions(case: Case, variant: str) -> str:
     """Return the conditions of a case in a variant: those of both; where both set one, the variant's."""
     stated = [
-        each for each in (case.conditions, variant_conditions(variant)) if each not in ("", audio.conditions.CLEAN)
+        each
+        for each in (case.conditions, parse_variant_conditions(variant))
+        if each not in ("", audio.conditions.NO_CONDITIONS)
     ]
     parts = {part.partition("=")[0]: part for each in stated for part in each.split(",")}
     return str(audio.conditions.parse_conditions(",".join(parts.values()))) if parts else ""
 
 
-def why_not_spoken(case: Case) -> str | None:
+def find_speech_obstacle(case: Case) -> str | None:
     """Return why a case cannot be spoken, or None."""
     stated = [case.assertion, *(expected.assertion for line in case.script for expected in line.expected)]
     for each in stated:
-        if each is not None and each.type in UNSPOKEN_ASSERTIONS:
+        if each is not None and each.type in WRITTEN_ONLY_ASSERTIONS:
             return f"{each.type} checks written text, which cannot be spoken"
-    if case.facets.category == "coding" or any("```" in line.text for line in case_script(case)):
+    if case.facets.category == "coding" or any("```" in line.text for line in make_caller_script(case)):
         return "the case is about code, which cannot be spoken"
     if case.turns and case.turns[-1].role != "user":
         return "the last turn of the case is not the user's, so the caller has nothing to say"
@@ -79,23 +81,23 @@ def why_not_spoken(case: Case) -> str | None:
 class SpeechMaker:
     """Turns cases into speech."""
 
-    def __init__(self, keep: Keep, fetch: Fetch, voice: str = "espeak") -> None:
-        self._keep, self._fetch, self._voice = keep, fetch, voice
+    def __init__(self, store_blob: StoreBlob, fetch_recording: FetchRecording, voice: str = "espeak") -> None:
+        self._keep, self._fetch, self._voice = store_blob, fetch_recording, voice
         self._cache: OrderedDict[tuple[str, ...], asyncio.Future[tuple[Samples, str]]] = OrderedDict()
 
     async def make_speech(self, case: Case, variant: str) -> Speech:
         """Return a case's speech; raise `CannotBeSpoken`, or a `PramanaError` for an unusable recording."""
-        if reason := why_not_spoken(case):
+        if reason := find_speech_obstacle(case):
             raise CannotBeSpoken(reason)
         language = case.facets.language or "en"
-        conditions = effective_conditions(case, variant)
+        conditions = merge_conditions(case, variant)
         said = []
-        for line in case_script(case):
-            samples, digest = await self._line_sound(case, line, language, conditions)
+        for line in make_caller_script(case):
+            samples, digest = await self._get_line_sound(case, line, language, conditions)
             said.append(Utterance(line, samples, digest))
         return Speech(tuple(said), language, variant, conditions)
 
-    async def _line_sound(self, case: Case, line: Line, language: str, conditions: str) -> "tuple[Samples, str]":
+    async def _get_line_sound(self, case: Case, line: Line, language: str, conditions: str) -> "tuple[Samples, str]":
         where = case.source.file if case.source and line.audio_url else ""
         key = (line.text, line.audio_url or "", where, language, conditions)
         if key in self._cache:
@@ -134,11 +136,11 @@ def _apply_conditions(samples: "Samples", conditions: str) -> "Samples":
     """
     import numpy as np
 
-    first, last = (find(samples, audio.CALLER_RATE) for find in (audio.first_audible, audio.last_audible))
+    first, last = (find(samples, audio.CALLER_RATE) for find in (audio.find_first_audible, audio.find_last_audible))
     if first is None or last is None:
         return samples
     words = samples[first : last + 1]
-    clean = audio.digest(words, audio.CALLER_RATE)
+    clean = audio.digest_sound(words, audio.CALLER_RATE)
     seed = int.from_bytes(hashlib.sha256(f"{clean}|{conditions}|{CONDITIONS_VERSION}".encode()).digest()[:4])
     disturbed = audio.apply_conditions(audio.conditions.parse_conditions(conditions), words, seed)
     return np.pad(disturbed, (first, len(samples) - last - 1))
@@ -168,6 +170,6 @@ def _decode_recording(recorded: bytes, url: str) -> "Samples":
     except audio.BadAudio as bad:
         raise audio.BadAudio(f"the recording {shown} cannot be used: {bad}") from None
     samples = audio.resample(sound.samples, sound.rate, audio.CALLER_RATE)
-    if wrong := audio.problem(samples, audio.CALLER_RATE):
+    if wrong := audio.find_prompt_problem(samples, audio.CALLER_RATE):
         raise audio.BadAudio(f"the recording {shown} cannot be used: {wrong}")
     return samples

@@ -19,9 +19,16 @@ from msgspec import Struct, field
 from pramana.errors import ProviderError, quote_text
 from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn
 from pramana.replies import add_usage, describe_reply
-from pramana.score.verdicts import DECISION, RATINGS, SCORES, evidence_before, parse_verdict, read_ratings
+from pramana.score.verdicts import (
+    DECISION_FORMAT,
+    RATINGS_FORMAT,
+    RUBRIC_SCORE_NAMES,
+    cut_before_verdict,
+    parse_ratings,
+    parse_verdict,
+)
 
-VERSION: Final = "1"
+JUDGE_VERSION: Final = "1"
 
 INSTRUCTIONS: Final = """\
 You judge the output of another system by one criterion.
@@ -59,17 +66,17 @@ _CUT_OFF_REASONS: Final = frozenset(
 """Finish reasons of providers for an answer that was cut off; any other reason, or none, means that it is complete."""
 
 
-def was_cut_off(reply: Reply) -> bool:
+def is_cut_off(reply: Reply) -> bool:
     """Return whether an answer was cut off, so that its last line is not its conclusion.
 
-    >>> was_cut_off(Reply("YES", finish_reason="MAX_TOKENS")), was_cut_off(Reply("YES", finish_reason="end_turn"))
+    >>> is_cut_off(Reply("YES", finish_reason="MAX_TOKENS")), is_cut_off(Reply("YES", finish_reason="end_turn"))
     (True, False)
     """
     said = (reply.finish_reason or "").lower()
     return said in _CUT_OFF_REASONS or said.startswith("blocked")
 
 
-def prompt_fingerprint(*prompts: str) -> str:
+def hash_prompts(*prompts: str) -> str:
     """Return a short hash of prompts, which a check records."""
     return hashlib.sha256("\0".join(prompts).encode()).hexdigest()[:12]
 
@@ -104,7 +111,7 @@ class Judge(Struct, frozen=True):
     """Whether it has to rate what it decides by a rubric; a function of the user may decide alone."""
 
     async def ask_and_parse(
-        self, turns: tuple[Turn, ...], read: Callable[[str], T | None], repeat_question: str, expected: str
+        self, turns: tuple[Turn, ...], parse: Callable[[str], T | None], repeat_question: str, expected_format: str
     ) -> JudgeAnswer[T]:
         """Call the judge and parse its answer; call it once more if the answer is unreadable or was cut off."""
         answers: list[str] = []
@@ -125,8 +132,8 @@ class Judge(Struct, frozen=True):
             cost = None if cost is None or said.cost_usd is None else cost + said.cost_usd
             evidence["cost_usd"] = cost
             evidence["tokens"] = tokens = tokens if said.cached else add_usage(tokens, said.usage)
-            cut = was_cut_off(said)
-            decided = None if cut else read(said.text)
+            cut = is_cut_off(said)
+            decided = None if cut else parse(said.text)
             if decided is not None:
                 return JudgeAnswer(decided, evidence)
             turns = (
@@ -142,7 +149,7 @@ class Judge(Struct, frozen=True):
             if not cut
             else ""
         )
-        why = f"the judge {self.name} gave no readable verdict in two attempts: expected {expected}{last}"
+        why = f"the judge {self.name} gave no readable verdict in two attempts: expected {expected_format}{last}"
         return JudgeAnswer(None, evidence, why)
 
 
@@ -156,7 +163,7 @@ async def score_by_judge(judge: Judge, case: Case, reply: Reply) -> Check:
         Turn("user", QUESTION.format(criterion=criterion, mark=mark, output=output)),
     )
     inquiry = await judge.ask_and_parse(turns, parse_verdict, REPEAT_QUESTION, "a last line YES or NO")
-    version = f"{VERSION} {prompt_fingerprint(INSTRUCTIONS, QUESTION, REPEAT_QUESTION, CUT_OFF_QUESTION)}"
+    version = f"{JUDGE_VERSION} {hash_prompts(INSTRUCTIONS, QUESTION, REPEAT_QUESTION, CUT_OFF_QUESTION)}"
     if inquiry.decision is None:
         return Check("llm_judge", version, Outcome.UNSCORED, inquiry.failure_reason, evidence=inquiry.evidence)
     outcome, word = (Outcome.PASSED, "YES") if inquiry.decision else (Outcome.FAILED, "NO")
@@ -164,10 +171,10 @@ async def score_by_judge(judge: Judge, case: Case, reply: Reply) -> Check:
     return Check("llm_judge", version, outcome, reason, evidence=inquiry.evidence)
 
 
-def shorten_reason(text: str, limit: int = 160) -> str:
+def shorten_reason(text: str, max_length: int = 160) -> str:
     """Return text on one line, cut to the length of a reason."""
     words = " ".join(text.split())
-    return words if len(words) <= limit else words[: limit - 1] + "…"
+    return words if len(words) <= max_length else words[: max_length - 1] + "…"
 
 
 # ── Scenarios, by rubric ──
@@ -223,7 +230,7 @@ RUBRIC_REPEAT_QUESTION: Final = (
 )
 
 
-def _number_lines(texts: Sequence[str]) -> str:
+def _format_numbered_lines(texts: Sequence[str]) -> str:
     return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
 
 
@@ -232,19 +239,19 @@ async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
     rubric, expected = RUBRICS.get(case.facets.category, GENERAL_RUBRIC), case.expected_outcome or ""
     prompt, output = case.turns[-1].text, describe_reply(reply.text, reply.tool_calls, longest=None)
     if len(case.script) > 1:  # each line with its answer, numbered
-        prompt = _number_lines([line.text for line in case.script])
+        prompt = _format_numbered_lines([line.text for line in case.script])
         if not reply.tool_calls or any(map(str.strip, (reply.text, *reply.answers))):  # calls belong to no line
-            output = _number_lines(reply.answers or (output,))
+            output = _format_numbered_lines(reply.answers or (output,))
     mark = make_delimiter(output, prompt, expected)
     turns = (
         Turn("system", RUBRIC_INSTRUCTIONS.format(rubric=rubric, mark=mark)),
         Turn("user", RUBRIC_QUESTION.format(prompt=prompt, expected=expected, mark=mark, output=output)),
     )
     if judge.must_rate:
-        inquiry = await judge.ask_and_parse(turns, read_ratings, RUBRIC_REPEAT_QUESTION, RATINGS)
+        inquiry = await judge.ask_and_parse(turns, parse_ratings, RUBRIC_REPEAT_QUESTION, RATINGS_FORMAT)
     else:
-        read_decision = partial(read_ratings, required=())
-        inquiry = await judge.ask_and_parse(turns, read_decision, RUBRIC_REPEAT_QUESTION, DECISION)
+        read_decision = partial(parse_ratings, required=())
+        inquiry = await judge.ask_and_parse(turns, read_decision, RUBRIC_REPEAT_QUESTION, DECISION_FORMAT)
     prompts: tuple[str, ...] = (
         *RUBRICS.values(),
         RUBRIC_INSTRUCTIONS,
@@ -253,15 +260,15 @@ async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
         CUT_OFF_QUESTION,
     )
     prompts += (rubric,) if rubric == GENERAL_RUBRIC else ()
-    version = f"{RUBRIC_VERSION} {prompt_fingerprint(*prompts)}"
+    version = f"{RUBRIC_VERSION} {hash_prompts(*prompts)}"
     if inquiry.decision is None:
         return Check("rubric", version, Outcome.UNSCORED, inquiry.failure_reason, evidence=inquiry.evidence)
     done = inquiry.decision["completed"] == "yes"
-    scores = {name: inquiry.decision[name] for name in SCORES if name in inquiry.decision}
+    scores = {name: inquiry.decision[name] for name in RUBRIC_SCORE_NAMES if name in inquiry.decision}
     stated = inquiry.decision.get("reasons")
     given = stated if isinstance(stated, dict) else {}
-    reasons = {name: given[name] for name in SCORES if isinstance(given.get(name), str)}
+    reasons = {name: given[name] for name in RUBRIC_SCORE_NAMES if isinstance(given.get(name), str)}
     evidence = {**inquiry.evidence, "scores": scores, "reasons": reasons}
-    said = shorten_reason(evidence_before(inquiry.evidence["answers"][-1]))
+    said = shorten_reason(cut_before_verdict(inquiry.evidence["answers"][-1]))
     reason = f"{judge.name}: task {'completed' if done else 'not completed'}{f': {said}' if said else ''}"
     return Check("rubric", version, Outcome.PASSED if done else Outcome.FAILED, reason, evidence=evidence)

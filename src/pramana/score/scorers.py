@@ -39,10 +39,10 @@ from pramana.plugins import assertion_types, scorers
 from pramana.providers import redaction
 from pramana.providers.text.function import (
     CallOutcome,
-    Coroutines,
-    Threads,
-    find_function,
+    CoroutineRunner,
+    ThreadRunner,
     function_path,
+    import_function,
     is_asynchronous,
 )
 from pramana.replies import add_usage
@@ -51,14 +51,14 @@ from pramana.score.judge import Judge, shorten_reason
 if TYPE_CHECKING:
     from pramana.model import PublicCase
 
-THREADS = 32
+MAX_SCORER_THREADS = 32
 """Maximum number of sync functions that run at the same time."""
-MAX_NAME_LENGTH = 130
+MAX_CHECK_NAME_LENGTH = 130
 """Maximum length of a check's name: the scorer's name, a dot, and a score's name if there are several."""
 MAX_LABEL_LENGTH = 100
 MAX_REASON_LENGTH = 1_000
-_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
-_RESERVED_NAMES = ("rubric", "call", "voice")
+_NAME_RE = re.compile(r"[A-Za-z_][\w.-]{0,63}")
+_RESERVED_CHECK_NAMES = ("rubric", "call", "voice")
 """Names of built-in checks, besides the assertion types."""
 _MESSAGE_KEYS = ("role", "content")
 
@@ -78,7 +78,7 @@ class Score(Struct, frozen=True):
 
 
 ScoreValue = bool | float | str | Score | None
-Scored = ScoreValue | Mapping[str, ScoreValue]
+ScorerReturn = ScoreValue | Mapping[str, ScoreValue]
 """The return value of a scorer."""
 Prompt = str | Sequence[Mapping[str, str]]
 """A prompt, or messages as `{"role": …, "content": …}`."""
@@ -133,7 +133,10 @@ class BlockingScoringContext:
         return self.asking(prompt, model, parameters)
 
 
-ScorerFunction = Callable[[ScoringContext], Scored | Awaitable[Scored]] | Callable[[BlockingScoringContext], Scored]
+ScorerFunction = (
+    Callable[[ScoringContext], ScorerReturn | Awaitable[ScorerReturn]]
+    | Callable[[BlockingScoringContext], ScorerReturn]
+)
 
 
 # ── Scorers ──
@@ -176,7 +179,7 @@ def scorer(
     >>> @scorer(version="2", pass_at=0.5)
     ... def brevity(context):
     ...     return 1 / len(context.reply.text.split())
-    >>> brevity.name, brevity.version, brevity.pass_at
+    >>> brevity.check_name, brevity.version, brevity.pass_at
     ('brevity', '2', 0.5)
     """
     if function is not None:
@@ -191,12 +194,12 @@ def make_scorer(function: Any, name: Any = None, version: Any = "1", pass_at: An
     if not callable(function):
         raise InvalidInput(f"a scorer is a function of a ScoringContext, found {type(function).__name__}")
     name = function_path(function).rpartition(":")[2].rpartition(".")[2] if name is None else name
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAME_RE.fullmatch(name):
         raise InvalidInput(
             f"a scorer cannot be called {name!r:.80}: a name is 1 to 64 letters, digits, _ . and -; name it: "
             '@pramana.scorer(name="politeness")'
         )
-    if name in _RESERVED_NAMES or name in assertion_types.builtin:
+    if name in _RESERVED_CHECK_NAMES or name in assertion_types.builtin:
         raise InvalidInput(f'the scorer name "{name}" is reserved for a built-in check; choose another name')
     if not isinstance(version, str) or not version.strip():
         raise InvalidInput(f'the version of a scorer is text such as "1", found {version!r:.80}')
@@ -209,13 +212,13 @@ def _is_number(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
 
 
-def scorer_path(scorer_: Scorer) -> str:
+def make_stored_name(scorer_: Scorer) -> str:
     """Return the name under which a scorer passed from Python is stored.
 
     The scorer's own name is appended unless the path identifies it, since several scorers may share one place or
     function.
 
-    >>> scorer_path(make_scorer(len)), scorer_path(make_scorer(len, "size"))
+    >>> make_stored_name(make_scorer(len)), make_stored_name(make_scorer(len, "size"))
     ('python:builtins:len', 'python:builtins:len:size')
     """
     path = function_path(scorer_.function)
@@ -227,21 +230,22 @@ def scorer_path(scorer_: Scorer) -> str:
     return f"python:{path}" if at_path is scorer_ or own_name else f"python:{path}:{scorer_.name}"
 
 
-def find_scorer(typed: str, given: Mapping[str, Scorer]) -> Scorer:
-    """Return a scorer by name: one of `given`, an installed one, or a function as `python:module:name`."""
-    if typed in given:
-        return given[typed]
-    kind, colon, path = typed.partition(":")
+def find_scorer(typed_name: str, scorers_by_name: Mapping[str, Scorer]) -> Scorer:
+    """Return a scorer by name: one of `scorers_by_name`, an installed one, or a function as `python:module:name`."""
+    if typed_name in scorers_by_name:
+        return scorers_by_name[typed_name]
+    kind, colon, path = typed_name.partition(":")
     if kind == "python" and colon:
         again = "pramana.resume(run_id, scorers=[function])"
         if path.count(":") > 1:
             raise InvalidInput(
-                f"{typed} cannot be imported: this scorer exists only in the program that started the run; resume it "
+                f"{typed_name} cannot be imported: this scorer exists only in the program that started the run; resume "
+                "it "
                 f"there with {again}, or decorate a function of a module"
             )
-        return make_scorer(find_function(path, again))
+        return make_scorer(import_function(path, again))
     try:
-        found = scorers.load(typed)
+        found = scorers.load(typed_name)
     except NotFound as error:
         known = ", ".join(scorers.names()) or "none"
         raise InvalidInput(
@@ -249,27 +253,29 @@ def find_scorer(typed: str, given: Mapping[str, Scorer]) -> Scorer:
         ) from None
     if not isinstance(found, Scorer):
         raise BrokenPlugin(
-            f'the scorer "{typed}" is a {type(found).__name__}, not a Scorer; decorate it: @pramana.scorer'
+            f'the scorer "{typed_name}" is a {type(found).__name__}, not a Scorer; decorate it: @pramana.scorer'
         )
-    if found.name != typed:
-        raise BrokenPlugin(f'the scorer registered as "{typed}" has the other name "{found.name}"')
+    if found.name != typed_name:
+        raise BrokenPlugin(f'the scorer registered as "{typed_name}" has the other name "{found.name}"')
     return found
 
 
-def make_planned_scorers(typed: Sequence[str], given: Mapping[str, Scorer]) -> tuple[PlannedScorer, ...]:
+def make_planned_scorers(
+    typed_names: Sequence[str], scorers_by_name: Mapping[str, Scorer]
+) -> tuple[PlannedScorer, ...]:
     """Return the scorers as a plan records them."""
-    found = [find_scorer(each, given) for each in typed]
+    found = [find_scorer(each, scorers_by_name) for each in typed_names]
     for name, count in Counter(each.name for each in found).items():
         if count > 1:
             raise InvalidInput(f"{count} scorers are called {name}, and scores are stored by that name; rename one")
-    return tuple(PlannedScorer(each, made.name, made.version) for each, made in zip(typed, found, strict=True))
+    return tuple(PlannedScorer(each, made.name, made.version) for each, made in zip(typed_names, found, strict=True))
 
 
-def find_planned_scorers(planned: Sequence[PlannedScorer], given: Mapping[str, Scorer]) -> list[Scorer]:
+def find_planned_scorers(planned: Sequence[PlannedScorer], scorers_by_name: Mapping[str, Scorer]) -> list[Scorer]:
     """Return the scorers of a plan; raise `InvalidInput` if one differs from what was planned."""
     found = []
     for each in planned:
-        made = find_scorer(each.typed, given)
+        made = find_scorer(each.typed, scorers_by_name)
         if (made.name, made.version) != (each.name, each.version):
             raise InvalidInput(
                 f"the run was planned with the scorer {each.name}, version {each.version}, and {each.typed} is now "
@@ -292,15 +298,15 @@ class Scorers:
 
     def __init__(
         self,
-        these: Sequence[Scorer] = (),
-        named: Callable[[str], Judge] | None = None,
+        scorers: Sequence[Scorer] = (),
+        make_judge: Callable[[str], Judge] | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         """Take the scorers, and a function that returns the judge of a model name; coroutines run in `loop`, if set."""
-        self._scorers = [(each, is_asynchronous(each.function)) for each in these]
-        self._named = named
-        self._threads, self._coroutines = Threads(THREADS), Coroutines(loop)
-        self._keys = redaction.environment_secrets() if these else redaction.Secrets(())
+        self._scorers = [(each, is_asynchronous(each.function)) for each in scorers]
+        self._named = make_judge
+        self._threads, self._coroutines = ThreadRunner(MAX_SCORER_THREADS), CoroutineRunner(loop)
+        self._keys = redaction.read_environment_secrets() if scorers else redaction.Secrets(())
 
     def __bool__(self) -> bool:
         return bool(self._scorers)
@@ -315,97 +321,104 @@ class Scorers:
         self._threads.close()
         self._coroutines.close()
 
-    async def checks(self, case: Case, reply: Reply, model: str, judge: Judge | None, no_judge: str) -> list[Check]:
-        """Return a reply's checks; raise only errors that end the run. `no_judge` is the reason if `judge` is None."""
+    async def make_checks(
+        self, case: Case, reply: Reply, model: str, judge: Judge | None, no_judge_reason: str
+    ) -> list[Check]:
+        """Return a reply's checks.
+
+        Raise only errors that end the run. `no_judge_reason` is the reason if `judge` is None.
+        """
         found: list[Check] = []
         for each, asynchronous in self._scorers:
-            asked = _ScorerRequests(judge, no_judge, self._named)
-            ended = await self._call(each, case, reply, model, asked, asynchronous=asynchronous)
+            asked = _ScorerRequests(judge, no_judge_reason, self._named)
+            ended = await self._call_scorer(each, case, reply, model, asked, asynchronous=asynchronous)
             error = asked.ended_run or ended.error
             if error and (ends_run(error) or isinstance(error, KeyboardInterrupt)):
                 raise error
-            evidence = asked.evidence()
+            evidence = asked.make_evidence()
             if error:
-                found.append(self._not_scored(each, error, evidence, unjudged=asked.lacks_judge))
+                found.append(self._make_unscored_check(each, error, evidence, lacks_judge=asked.lacks_judge))
             else:
-                found += self._checks(each, ended.value, evidence)
+                found += self._make_checks(each, ended.value, evidence)
         return found
 
-    async def _call(
-        self, each: Scorer, case: Case, reply: Reply, model: str, asked: "_ScorerRequests", *, asynchronous: bool
+    async def _call_scorer(
+        self, scorer_: Scorer, case: Case, reply: Reply, model: str, requests: "_ScorerRequests", *, asynchronous: bool
     ) -> CallOutcome:
         seen_case = cast("PublicCase", case)
         if asynchronous:
-            seen = ScoringContext(seen_case, reply, model, asked.ask_async)
-            return await self._coroutines.call(lambda: each.function(seen))
-        context = BlockingScoringContext(seen_case, reply, model, asked.ask_blocking)
-        ended = await self._threads.call(lambda: each.function(context))
+            seen = ScoringContext(seen_case, reply, model, requests.ask_async)
+            return await self._coroutines.call(lambda: scorer_.function(seen))
+        context = BlockingScoringContext(seen_case, reply, model, requests.ask_blocking)
+        ended = await self._threads.call(lambda: scorer_.function(context))
         if isawaitable(ended.value):
             if hasattr(ended.value, "close"):
                 ended.value.close()  # otherwise Python warns that the coroutine was never awaited
             return CallOutcome(error=TypeError("it returned a coroutine; declare it with async def"))
         return ended
 
-    def _not_scored(
-        self, each: Scorer, error: BaseException, evidence: Mapping[str, object], *, unjudged: bool
+    def _make_unscored_check(
+        self, scorer_: Scorer, error: BaseException, evidence: Mapping[str, object], *, lacks_judge: bool
     ) -> Check:
-        if unjudged:
-            return Check(each.name, each.version, Outcome.UNSCORED, str(error), evidence=evidence)
-        why = self._keys.blank_message(f"{each.name} could not score: {describe_exception(error)}")
+        if lacks_judge:
+            return Check(scorer_.name, scorer_.version, Outcome.UNSCORED, str(error), evidence=evidence)
+        why = self._keys.redact_message(f"{scorer_.name} could not score: {describe_exception(error)}")
         return Check(
-            each.name, each.version, Outcome.ERRORED, shorten_reason(why, MAX_REASON_LENGTH), evidence=evidence
+            scorer_.name, scorer_.version, Outcome.ERRORED, shorten_reason(why, MAX_REASON_LENGTH), evidence=evidence
         )
 
-    def _checks(self, each: Scorer, value: object, evidence: Mapping[str, object]) -> Iterator[Check]:
+    def _make_checks(self, scorer_: Scorer, value: object, evidence: Mapping[str, object]) -> Iterator[Check]:
         """Yield the checks from a scorer's return value; the cost of its requests is in the evidence of the first."""
-        several = {f"{each.name}.{name}": one for name, one in value.items()} if isinstance(value, Mapping) else {}
-        for number, (name, one) in enumerate(several.items() or [(each.name, None if several == value else value)]):
-            check = self._check(each, name, one)
+        several = {f"{scorer_.name}.{name}": one for name, one in value.items()} if isinstance(value, Mapping) else {}
+        for number, (name, one) in enumerate(several.items() or [(scorer_.name, None if several == value else value)]):
+            check = self._make_score_check(scorer_, name, one)
             asked = {key: said for key, said in evidence.items() if not number or key in ("judge", "served_model")}
             yield msgspec.structs.replace(check, evidence={**check.evidence, **asked}) if asked else check
 
-    def _check(self, each: Scorer, name: str, value: object) -> Check:
+    def _make_score_check(self, scorer_: Scorer, check_name: str, value: object) -> Check:
         try:
-            return _make_check(name, each, _parse_score(name, value, self._keys))
+            return _make_check(check_name, scorer_, _parse_score(check_name, value, self._keys))
         except _InvalidScore as error:
-            return Check(name[:MAX_NAME_LENGTH], each.version, Outcome.ERRORED, f"{each.name} returned {error}")
+            return Check(
+                check_name[:MAX_CHECK_NAME_LENGTH], scorer_.version, Outcome.ERRORED, f"{scorer_.name} returned {error}"
+            )
 
 
 class _InvalidScore(Exception):
     """The returned value is not a valid score."""
 
 
-def _parse_score(name: str, value: object, keys: redaction.Secrets) -> Score:
+def _parse_score(check_name: str, value: object, secrets: redaction.Secrets) -> Score:
     """Validate a returned value as a score that can be stored; raise `_InvalidScore` otherwise."""
-    if len(name) > MAX_NAME_LENGTH or not name.isprintable():
-        raise _InvalidScore(f"a name of {len(name):,} characters, or with unprintable characters")
+    if len(check_name) > MAX_CHECK_NAME_LENGTH or not check_name.isprintable():
+        raise _InvalidScore(f"a name of {len(check_name):,} characters, or with unprintable characters")
     given = value if isinstance(value, Score) else Score(_to_scalar(value))
-    found = Score(_to_scalar(given.value), given.reason, _plain_evidence(given.evidence))
+    found = Score(_to_scalar(given.value), given.reason, _to_plain_evidence(given.evidence))
     if not isinstance(found.reason, str):
         raise _InvalidScore(f"a reason that is {_describe_type(found.reason)}")
-    if keys.is_in(f"{found.reason} {found.value} {json.dumps(found.evidence, ensure_ascii=False)}"):
+    if secrets.occur_in(f"{found.reason} {found.value} {json.dumps(found.evidence, ensure_ascii=False)}"):
         raise _InvalidScore("an API key from the environment, and keys are never stored")
     return found
 
 
-def _make_check(name: str, each: Scorer, given: Score) -> Check:
-    value, evidence = given.value, dict(given.evidence)
-    reason = shorten_reason(given.reason, MAX_REASON_LENGTH)
+def _make_check(name: str, scorer_: Scorer, score: Score) -> Check:
+    value, evidence = score.value, dict(score.evidence)
+    reason = shorten_reason(score.reason, MAX_REASON_LENGTH)
     if isinstance(value, bool):
         outcome = Outcome.PASSED if value else Outcome.FAILED
-        return Check(name, each.version, outcome, reason or f"{name} returned {value}", None, evidence)
-    if isinstance(value, float) and each.pass_at is not None:
-        outcome = Outcome.PASSED if value >= each.pass_at else Outcome.FAILED
-        compared = f"{name} is {value:.6g}, {'at least' if value >= each.pass_at else 'below'} {each.pass_at:g}"
+        return Check(name, scorer_.version, outcome, reason or f"{name} returned {value}", None, evidence)
+    if isinstance(value, float) and scorer_.pass_at is not None:
+        outcome = Outcome.PASSED if value >= scorer_.pass_at else Outcome.FAILED
+        compared = f"{name} is {value:.6g}, {'at least' if value >= scorer_.pass_at else 'below'} {scorer_.pass_at:g}"
         reason = f"{compared}: {reason}" if reason else compared
-        return Check(name, each.version, outcome, reason, value, {**evidence, "pass_at": each.pass_at})
+        return Check(name, scorer_.version, outcome, reason, value, {**evidence, "pass_at": scorer_.pass_at})
     if value is None:
         said, number = f"{name} returned None: nothing to score in this case", None
     elif isinstance(value, str):
         said, number, evidence = value, None, {**evidence, "label": value}
     else:
         said, number = f"{value:.6g}", float(value)
-    return Check(name, each.version, Outcome.UNSCORED, reason or said, number, evidence, decides=False)
+    return Check(name, scorer_.version, Outcome.UNSCORED, reason or said, number, evidence, decides=False)
 
 
 def _to_scalar(value: object) -> bool | float | str | None:
@@ -434,7 +447,7 @@ def _to_scalar(value: object) -> bool | float | str | None:
     return number
 
 
-def _plain_evidence(evidence: object) -> dict[str, Any]:
+def _to_plain_evidence(evidence: object) -> dict[str, Any]:
     if not isinstance(evidence, Mapping):
         raise _InvalidScore(f"evidence that is {_describe_type(evidence)}; expected a mapping")
     try:
@@ -454,8 +467,8 @@ def _describe_type(value: object) -> str:
 class _ScorerRequests:
     """The model requests of one scorer for one reply, with their cost."""
 
-    def __init__(self, judge: Judge | None, no_judge: str, named: Callable[[str], Judge] | None) -> None:
-        self._judge, self._no_judge, self._named = judge, no_judge, named
+    def __init__(self, judge: Judge | None, no_judge_reason: str, make_judge: Callable[[str], Judge] | None) -> None:
+        self._judge, self._no_judge, self._named = judge, no_judge_reason, make_judge
         self._loop = asyncio.get_running_loop()
         self._replies: list[tuple[Judge, Reply]] = []
         self.ended_run: PramanaError | None = None
@@ -497,7 +510,7 @@ class _ScorerRequests:
         self._replies.append((judge, reply))
         return reply
 
-    def evidence(self) -> dict[str, object]:
+    def make_evidence(self) -> dict[str, object]:
         """Return the models called, their replies and the cost; empty if none was called."""
         if not self._replies:
             return {}

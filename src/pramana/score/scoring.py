@@ -17,34 +17,34 @@ from pramana.replies import describe_reply
 from pramana.score.judge import Judge, score_by_judge, score_by_rubric
 from pramana.score.scorers import Scorers, ends_run
 
-LONG_OUTPUT_LENGTH = 50_000
+MIN_THREADED_OUTPUT_LENGTH = 50_000
 """Characters from which an offline assertion may take over a millisecond, so it runs in a thread."""
 MODEL_BACKED_ASSERTIONS = ("llm_judge", "semantic_similarity")
-NO_JUDGE = "the embedded model cannot judge; name another model as judge"
-NOT_WRITTEN_TO = "a voice agent cannot judge; name a text model as judge"
+NO_JUDGE_REASON = "the embedded model cannot judge; name another model as judge"
+VOICE_JUDGE_REASON = "a voice agent cannot judge; name a text model as judge"
 
-NOTHING_EXPECTED = (
+NOTHING_EXPECTED_REASON = (
     "the case has nothing to check the reply with; add an ideal, a check or an expected outcome, or use a scorer"
 )
 
 
-def _name(case: Case) -> str:
+def _get_check_name(case: Case) -> str:
     return "rubric" if case.assertion is None else case.assertion.type
 
 
-def _is_incomplete(call: Check) -> bool:
+def _is_incomplete(call_check: Check) -> bool:
     """Return whether a call is incomplete: its words then prove nothing, neither right nor wrong.
 
     A call whose sound contradicts its transcript is complete, and both findings are reported.
     """
-    guard = call.evidence.get("guard")
-    contradicted = isinstance(guard, Mapping) and guard.get("reason") == call.reason
-    return call.outcome is Outcome.ERRORED and not contradicted
+    guard = call_check.evidence.get("guard")
+    contradicted = isinstance(guard, Mapping) and guard.get("reason") == call_check.reason
+    return call_check.outcome is Outcome.ERRORED and not contradicted
 
 
-def _no_transcript_check(name: str, call: Check) -> Check:
+def _make_no_transcript_check(name: str, call_check: Check) -> Check:
     """Return the check of an answer that has sound but no transcript."""
-    words = call.evidence.get("words")
+    words = call_check.evidence.get("words")
     unheard = words.get("why_not") if isinstance(words, Mapping) else None
     return Check(name, "1", Outcome.UNSCORED, str(unheard or "no words were recognised in the answer"))
 
@@ -70,7 +70,7 @@ class Scoring:
         judge: Judge | None,
         similarity: CaseScorer,
         calls: CaseScorer | None = None,
-        no_judge: str = NO_JUDGE,
+        no_judge: str = NO_JUDGE_REASON,
         scorers: Scorers | None = None,
         model: str = "",
     ) -> None:
@@ -79,27 +79,30 @@ class Scoring:
         self._scorers, self._model = scorers or None, model
 
     def can_decide_now(self, case: Case, reply: Reply) -> bool:
-        """Return whether `decide_now` can judge the reply, as is true for most replies."""
+        """Return whether `make_checks_now` can judge the reply, as is true for most replies."""
         stated = case.assertion
-        if stated is None or stated.type in MODEL_BACKED_ASSERTIONS or len(reply.text) >= LONG_OUTPUT_LENGTH:
+        if stated is None or stated.type in MODEL_BACKED_ASSERTIONS or len(reply.text) >= MIN_THREADED_OUTPUT_LENGTH:
             return False
         return reply.call is None and not case.script and self._scorers is None
 
-    def decide_now(self, case: Case, reply: Reply) -> tuple[Check, ...]:
+    def make_checks_now(self, case: Case, reply: Reply) -> tuple[Check, ...]:
         """Return the checks of a reply that needs no model, thread or call."""
         assert case.assertion is not None  # noqa: S101 - otherwise the case needs a judge
         return (_explain_check(check_output(case.assertion, reply.text, case.ideals), reply),)
 
-    async def checks(self, case: Case, reply: Reply) -> tuple[Check, ...]:
+    async def make_checks(self, case: Case, reply: Reply) -> tuple[Check, ...]:
         """Return the checks of a reply; raise only errors that end the run."""
         if self.can_decide_now(case, reply):
-            return self.decide_now(case, reply)
+            return self.make_checks_now(case, reply)
         found: list[Check] = []
         call = await self.calls.score(case, reply) if reply.call and self.calls else None
         if call and (_is_incomplete(call) or not reply.text.strip()):
             if call.outcome is not Outcome.PASSED:
                 return (call,)
-            return (_no_transcript_check(_name(case), call), call)  # there was an answer, but no transcript of it
+            return (
+                _make_no_transcript_check(_get_check_name(case), call),
+                call,
+            )  # there was an answer, but no transcript of it
         answers = reply.answers or (reply.text,)
         for number, line in enumerate(case.script):
             said = answers[number] if number < len(answers) else ""
@@ -112,15 +115,15 @@ class Scoring:
                     script=(),
                 )
                 if call and not said.strip():
-                    check = _no_transcript_check(_name(asked), call)
+                    check = _make_no_transcript_check(_get_check_name(asked), call)
                 else:
                     calls = reply.tool_calls if len(case.script) == 1 else ()  # with several lines, any of them may
-                    check = await self._check_whole(asked, replace(reply, text=said, tool_calls=calls))
+                    check = await self._check_whole_reply(asked, replace(reply, text=said, tool_calls=calls))
                 found.append(replace(check, evidence={**check.evidence, "line": number}))
         if self._is_judged(case):
-            found.append(await self._check_whole(case, reply))
+            found.append(await self._check_whole_reply(case, reply))
         if self._scorers:
-            found += await self._scorers.checks(case, reply, self._model, self.judge, self._no_judge)
+            found += await self._scorers.make_checks(case, reply, self._model, self.judge, self._no_judge)
         return (*found, call) if call else tuple(found)
 
     def _is_judged(self, case: Case) -> bool:
@@ -132,10 +135,10 @@ class Scoring:
             return False
         return self.judge is not None or not at_a_line
 
-    async def _check_whole(self, case: Case, reply: Reply) -> Check:
-        name = _name(case)
+    async def _check_whole_reply(self, case: Case, reply: Reply) -> Check:
+        name = _get_check_name(case)
         try:
-            return await self._check(name, case, reply)
+            return await self._make_check(name, case, reply)
         except Exception as error:  # one failing check must not end a run, nor count as a wrong answer
             if ends_run(error):
                 raise
@@ -155,18 +158,18 @@ class Scoring:
             first = self._scorers.names[0]
             decided = _explain_check(check_output(stated, reply.text, case.ideals), reply)
             return decided, Check(first, "1", Outcome.UNSCORED, reason)
-        return (Check(_name(case), "1", Outcome.UNSCORED, reason),)
+        return (Check(_get_check_name(case), "1", Outcome.UNSCORED, reason),)
 
-    async def _check(self, name: str, case: Case, reply: Reply) -> Check:
+    async def _make_check(self, name: str, case: Case, reply: Reply) -> Check:
         if name in ("rubric", "llm_judge"):
             if name == "rubric" and case.expected_outcome is None:
-                return Check(name, "1", Outcome.UNSCORED, NOTHING_EXPECTED)
+                return Check(name, "1", Outcome.UNSCORED, NOTHING_EXPECTED_REASON)
             if self.judge is None:
                 return Check(name, "1", Outcome.UNSCORED, self._no_judge)
             return await (score_by_rubric if name == "rubric" else score_by_judge)(self.judge, case, reply)
         if name == "semantic_similarity":
             return _explain_check(await self.similarity.score(case, reply), reply)
         assert case.assertion is not None  # noqa: S101 - only scenarios have none, and a rubric judges those
-        if len(reply.text) < LONG_OUTPUT_LENGTH:
+        if len(reply.text) < MIN_THREADED_OUTPUT_LENGTH:
             return _explain_check(check_output(case.assertion, reply.text, case.ideals), reply)
         return await asyncio.to_thread(check_output, case.assertion, reply.text, case.ideals)

@@ -20,12 +20,12 @@ from operator import mul
 from msgspec import Struct, field
 
 from pramana.errors import ProviderError, WeightsMissing, quote_text
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn
 from pramana.replies import add_usage
 
-NAME = "semantic_similarity"
-MEANING_VERSION = "1"
+CHECK_NAME = "semantic_similarity"
+SIMILARITY_VERSION = "1"
 """Increment it if the same embeddings could give another outcome."""
 MODEL, WEIGHTS, WEIGHTS_FILE = "all-MiniLM-L6-v2", "minilm-l6-v2", "model/model.safetensors"
 DEFAULT_THRESHOLD = 0.53
@@ -33,12 +33,12 @@ DEFAULT_THRESHOLD = 0.53
 
 On the other half, where three of four differing pairs differ in little, its balanced accuracy is 0.64: 9 of 10
 paraphrases pass and all unrelated texts fail, but all negated ones pass. It fits all-MiniLM-L6-v2 only."""
-DECIMALS = 4
+SIMILARITY_DECIMALS = 4
 """Decimals of a similarity: other texts in the same batch change the seventh."""
 MAX_CACHED_IDEALS = 4096
 """Maximum number of cached embeddings of ideals, which all repeats and models share."""
 
-LONG_PRODUCT = 10_000
+MIN_THREADED_MULTIPLICATIONS = 10_000
 """Number of multiplications from which a comparison may take over a millisecond, so it runs in a thread."""
 
 
@@ -60,7 +60,7 @@ class Similarity:
 
     def __init__(self, embed: Embed | None = None, model: str = MODEL) -> None:
         self._embed, self._model = embed or embed_locally, model
-        self.version = f"{MEANING_VERSION} {model if embed else local_embedding_name()}"
+        self.version = f"{SIMILARITY_VERSION} {model if embed else make_local_embedding_name()}"
         self._default_threshold = DEFAULT_THRESHOLD if model == MODEL else None
         self._cached_vectors: OrderedDict[str, Sequence[float]] = OrderedDict()
         self._pending: dict[str, asyncio.Event] = {}
@@ -72,38 +72,40 @@ class Similarity:
         threshold = self._default_threshold if stated is None else stated
         evidence: dict[str, object] = {"threshold": threshold, "embedder": self._model}
         if not case.ideals:
-            return self._check(Outcome.UNSCORED, f"{NAME} needs an ideal to compare with, and the case has none")
+            return self._make_check(
+                Outcome.UNSCORED, f"{CHECK_NAME} needs an ideal to compare with, and the case has none"
+            )
         if not reply.text.strip():
             evidence |= {"ideal": case.ideals[0], "similarity": 0.0}
-            return self._check(Outcome.FAILED, "the reply is empty", 0.0, evidence)
+            return self._make_check(Outcome.FAILED, "the reply is empty", 0.0, evidence)
         try:
-            found = await self._vectors(reply.text, case.ideals)
+            found = await self._get_vectors(reply.text, case.ideals)
         except (WeightsMissing, ModuleNotFoundError) as error:
-            return self._check(Outcome.UNSCORED, _describe_missing(error))
+            return self._make_check(Outcome.UNSCORED, _describe_missing_embedding(error))
         except ProviderError as error:
             if error.fatal:
                 raise
-            return self._check(Outcome.UNSCORED, f"the embedding request failed: {error}")
+            return self._make_check(Outcome.UNSCORED, f"the embedding request failed: {error}")
         evidence |= found.evidence
-        similarities = await _cosine_similarities(*found.vectors)
+        similarities = await _compute_cosine_similarities(*found.vectors)
         if not all(map(math.isfinite, similarities)):
             trouble = "the embedder returned vectors that cannot be compared"
-            return self._check(Outcome.UNSCORED, trouble, evidence=evidence)
+            return self._make_check(Outcome.UNSCORED, trouble, evidence=evidence)
         similarity = max(similarities)
         ideal = case.ideals[similarities.index(similarity)]
         evidence |= {"ideal": ideal, "similarity": similarity}
-        reason = f"similarity {similarity:.{DECIMALS}f} to {quote_text(ideal)}"
+        reason = f"similarity {similarity:.{SIMILARITY_DECIMALS}f} to {quote_text(ideal)}"
         if threshold is None:
             reason += (
                 f", and no threshold to compare it with: the default of {DEFAULT_THRESHOLD:g} was measured for {MODEL}"
                 f"; set a threshold in the case that was measured with {self._model}"
             )
-            return self._check(Outcome.UNSCORED, reason, similarity, evidence)
+            return self._make_check(Outcome.UNSCORED, reason, similarity, evidence)
         passed = similarity >= threshold
         reason += f" is {'at least' if passed else 'below'} {threshold:g}"
-        return self._check(Outcome.PASSED if passed else Outcome.FAILED, reason, similarity, evidence)
+        return self._make_check(Outcome.PASSED if passed else Outcome.FAILED, reason, similarity, evidence)
 
-    async def _vectors(self, text: str, ideals: Sequence[str]) -> EmbeddedTexts:
+    async def _get_vectors(self, text: str, ideals: Sequence[str]) -> EmbeddedTexts:
         """Return the vectors of the text and of each ideal, with one request for those that are not cached."""
         while coming := next((self._pending[ideal] for ideal in ideals if ideal in self._pending), None):
             await coming.wait()
@@ -117,44 +119,44 @@ class Similarity:
             if len(given) != 1 + len(wanted):
                 raise ProviderError(f"{1 + len(wanted)} texts were sent to be embedded, {len(given)} vectors came back")
             found.update(zip(wanted, given[1:], strict=True))
-            self._remember(found)
+            self._cache_vectors(found)
         finally:
             for ideal in wanted:
                 del self._pending[ideal]
             came.set()
         return EmbeddedTexts([given[0], *(found[ideal] for ideal in ideals)], embedded.evidence)
 
-    def _remember(self, vectors: Mapping[str, Sequence[float]]) -> None:
+    def _cache_vectors(self, vectors: Mapping[str, Sequence[float]]) -> None:
         for ideal, vector in vectors.items():
             self._cached_vectors[ideal] = vector
             self._cached_vectors.move_to_end(ideal)
         while len(self._cached_vectors) > MAX_CACHED_IDEALS:
             self._cached_vectors.popitem(last=False)
 
-    def _check(
+    def _make_check(
         self, outcome: Outcome, reason: str, value: float | None = None, evidence: dict[str, object] | None = None
     ) -> Check:
-        return Check(NAME, self.version, outcome, reason, value, evidence or {})
+        return Check(CHECK_NAME, self.version, outcome, reason, value, evidence or {})
 
 
-def cosine_similarity(one: Sequence[float], other: Sequence[float]) -> float:
+def compute_cosine_similarity(one: Sequence[float], other: Sequence[float]) -> float:
     """Return the cosine similarity of two vectors, rounded; NaN if it is undefined.
 
-    >>> cosine_similarity([1, 0], [1, 1])
+    >>> compute_cosine_similarity([1, 0], [1, 1])
     0.7071
     """
     if len(one) != len(other):
         return math.nan
     product = math.fsum(map(mul, one, other))
     lengths = math.hypot(*one) * math.hypot(*other)
-    return round(product / lengths, DECIMALS) if lengths else math.nan
+    return round(product / lengths, SIMILARITY_DECIMALS) if lengths else math.nan
 
 
-async def _cosine_similarities(text: Sequence[float], *ideals: Sequence[float]) -> list[float]:
+async def _compute_cosine_similarities(text: Sequence[float], *ideals: Sequence[float]) -> list[float]:
     def compare() -> list[float]:
-        return [cosine_similarity(text, ideal) for ideal in ideals]
+        return [compute_cosine_similarity(text, ideal) for ideal in ideals]
 
-    return await asyncio.to_thread(compare) if len(text) * len(ideals) > LONG_PRODUCT else compare()
+    return await asyncio.to_thread(compare) if len(text) * len(ideals) > MIN_THREADED_MULTIPLICATIONS else compare()
 
 
 def make_embed(ask: Ask, model: str) -> Embed:
@@ -174,20 +176,20 @@ def make_embed(ask: Ask, model: str) -> Embed:
     return embed
 
 
-def local_embedding_name() -> str:
+def make_local_embedding_name() -> str:
     """Return the name of the embedding in this process, with its version and the digest of its weights."""
-    from pramana.embedded.weights import find_pin
+    from pramana.embedded.weights import find_weights
 
-    weights = find_pin(WEIGHTS)
+    weights = find_weights(WEIGHTS)
     return f"{MODEL} {weights.version} sha256:{weights.files[WEIGHTS_FILE].sha256[:8]}"
 
 
 async def embed_locally(texts: Sequence[str]) -> EmbeddedTexts:
     """Embed in this process, in a separate thread, so that the event loop stays free."""
-    return await asyncio.get_running_loop().run_in_executor(_embedding_thread(), _encode, list(texts))
+    return await asyncio.get_running_loop().run_in_executor(_get_embedding_executor(), _embed_texts, list(texts))
 
 
-def _encode(texts: Sequence[str]) -> EmbeddedTexts:
+def _embed_texts(texts: Sequence[str]) -> EmbeddedTexts:
     from pramana.embedded import minilm
 
     vectors: list[list[float]] = minilm.load_encoder().encode(texts).tolist()
@@ -195,12 +197,12 @@ def _encode(texts: Sequence[str]) -> EmbeddedTexts:
 
 
 @lru_cache(maxsize=1)
-def _embedding_thread() -> ThreadPoolExecutor:
+def _get_embedding_executor() -> ThreadPoolExecutor:
     # One thread, because the encoder handles one call at a time: more would only wait, and fill asyncio's own pool.
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="pramana-similarity")
 
 
-def _describe_missing(error: Exception) -> str:
+def _describe_missing_embedding(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
-        return f"{NAME} needs {error.name}, which is not installed: {install_command('local')}"
+        return f"{CHECK_NAME} needs {error.name}, which is not installed: {make_install_command('local')}"
     return str(error)

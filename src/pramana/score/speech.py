@@ -33,9 +33,9 @@ from pramana.score.log import CallLog
 from pramana.score.timing import (
     TIMING_VERSION,
     CallTimes,
-    Confirm,
+    DetectSpeech,
     LineTimes,
-    audible_spans,
+    find_audible_spans,
     measure_times,
     split_tracks,
 )
@@ -46,8 +46,8 @@ from pramana.score.words import (
     count_word_errors,
     count_words,
     find_missed_entities,
-    normaliser_name,
-    primary_language,
+    get_primary_language,
+    make_normaliser_name,
 )
 
 if TYPE_CHECKING:
@@ -57,15 +57,15 @@ if TYPE_CHECKING:
     Samples = NDArray[np.int16]
 
 
-NAME: Final = "call"
-_NORMALISER_NAMES = " ".join(map(normaliser_name, ("en", "fr", "ja")))
+CHECK_NAME: Final = "call"
+_NORMALISER_NAMES = " ".join(map(make_normaliser_name, ("en", "fr", "ja")))
 """The names for all languages, so that calls in different languages are measured by one version."""
-MARGIN_S = 0.25
+SPEECH_MARGIN_S = 0.25
 """Margin kept around speech for speech recognition."""
 
 Transcribe = Callable[["Samples"], str]
 """Returns the transcript of samples at 16 kHz."""
-Estimate = Callable[["Samples"], Any]
+EstimateQuality = Callable[["Samples"], Any]
 """Returns the quality of samples at 16 kHz: `overall`, `signal`, `background` and `p808`, from 1 to 5."""
 
 
@@ -141,46 +141,49 @@ class CallMeasurements(Struct, frozen=True):
 
 def measure_call(
     samples: "Samples",
-    rate: int,
+    sample_rate: int,
     events: Sequence[Mapping[str, Any]],
     *,
     transcribe: Transcribe | None,
     languages: Collection[str],
     language: str,
     references: Sequence[str | None] = (),
-    confirm: Confirm | None = None,
-    vad: str = "",
-    estimate: Estimate | None = None,
-    lines: int | None = None,
+    detect_speech: DetectSpeech | None = None,
+    vad_label: str = "",
+    estimate_quality: EstimateQuality | None = None,
+    line_count: int | None = None,
 ) -> CallMeasurements:
     """Measure a call from its recording and its log.
 
-    `transcribe` supports the `languages`; `references` are the expected words of each answer, where stated; `confirm`
-    and `vad` are a voice activity detector and its settings; `lines` is the number of lines in the script.
+    `transcribe` supports the `languages`; `references` are the expected words of each answer, where stated;
+    `detect_speech` and `vad_label` are a voice activity detector and its settings; `line_count` is the number of lines
+    in the script.
     """
-    times = measure_times(samples, rate, events, confirm=confirm, vad=vad)
-    log, (_, agent) = CallLog(events), split_tracks(samples, rate)
-    audible = audible_spans(agent, rate)
-    ear = _AgentTranscriber(agent, rate, transcribe, languages, language)
-    said = " ".join(filter(None, log.texts("agent_text")))
-    speech = trim_silences(agent, rate, audible, margin_s=0)
-    words = _compare_words(log, times, ear, said, references, trim_silences(agent, rate, audible, MARGIN_S))
+    times = measure_times(samples, sample_rate, events, detect_speech=detect_speech, vad_label=vad_label)
+    log, (_, agent) = CallLog(events), split_tracks(samples, sample_rate)
+    audible = find_audible_spans(agent, sample_rate)
+    ear = _AgentTranscriber(agent, sample_rate, transcribe, languages, language)
+    said = " ".join(filter(None, log.list_transcripts("agent_text")))
+    speech = trim_silences(agent, sample_rate, audible, margin_s=0)
+    words = _compare_words(
+        log, times, ear, said, references, trim_silences(agent, sample_rate, audible, SPEECH_MARGIN_S)
+    )
     return CallMeasurements(
         language=language,
         times=times,
         words=words,
-        sound=_measure_sound(speech, rate, log, times, language, audible, estimate),
+        sound=_measure_sound(speech, sample_rate, log, times, language, audible, estimate_quality),
         guard=check_evidence(
             speech,
             said,
             words.recorded,
             language,
-            rate=rate,
-            cuts=log.interruption_count,
-            unheard=words.why_not,
+            sample_rate=sample_rate,
+            cut_count=log.interruption_count,
+            no_transcript_reason=words.why_not,
             synthesised_here=log.synthesised_here,
         ),
-        complete=lines is None or len(times.lines) >= lines,
+        complete=line_count is None or len(times.lines) >= line_count,
         conditions=log.conditions,
     )
 
@@ -194,14 +197,14 @@ class _AgentTranscriber:
     def __init__(
         self,
         agent: "Samples",
-        rate: int,
+        sample_rate: int,
         transcribe: Transcribe | None,
         languages: Collection[str],
         language: str,
     ) -> None:
-        self.agent, self.rate, self.language, self._transcribe = agent, rate, language, transcribe
-        covered = transcribe is not None and primary_language(language) in {
-            primary_language(each) for each in languages
+        self.agent, self.rate, self.language, self._transcribe = agent, sample_rate, language, transcribe
+        covered = transcribe is not None and get_primary_language(language) in {
+            get_primary_language(each) for each in languages
         }
         self.reason_unavailable = "" if covered else f"no STT for {language}"
 
@@ -215,33 +218,35 @@ class _AgentTranscriber:
         if line.first_audible_s is None or line.answer_end_s is None:
             return None if self.reason_unavailable else ""
         return self.transcribe(
-            trim_silences(self.agent, self.rate, [(line.first_audible_s, line.answer_end_s)], MARGIN_S)
+            trim_silences(self.agent, self.rate, [(line.first_audible_s, line.answer_end_s)], SPEECH_MARGIN_S)
         )
 
 
 def _compare_words(
     log: CallLog,
     times: CallTimes,
-    ear: _AgentTranscriber,
-    lines: str,
+    transcriber: _AgentTranscriber,
+    agent_transcript: str,
     references: Sequence[str | None],
     speech: "Samples",
 ) -> CallTexts:
-    recorded = ear.transcribe(speech)
-    heard = " ".join(filter(None, log.texts("user_text")))
+    recorded = transcriber.transcribe(speech)
+    heard = " ".join(filter(None, log.list_transcripts("user_text")))
     asked = " ".join(line.text for line in log.lines)
     stated = [*references, *[None] * len(times.lines)][: len(times.lines)]
     return CallTexts(
-        normaliser=normaliser_name(ear.language),
-        heard=_compare_texts(asked, heard, ear.language) if heard else None,
-        transcript=_compare_texts(lines, recorded, ear.language) if lines and recorded is not None else None,
+        normaliser=make_normaliser_name(transcriber.language),
+        heard=_compare_texts(asked, heard, transcriber.language) if heard else None,
+        transcript=_compare_texts(agent_transcript, recorded, transcriber.language)
+        if agent_transcript and recorded is not None
+        else None,
         references=tuple(
-            None if reference is None or (answer := ear.transcribe_answer(line)) is None
-            else _compare_texts(reference, answer, ear.language)
+            None if reference is None or (answer := transcriber.transcribe_answer(line)) is None
+            else _compare_texts(reference, answer, transcriber.language)
             for reference, line in zip(stated, times.lines, strict=True)
         ),
         recorded=recorded,
-        why_not=ear.reason_unavailable,
+        why_not=transcriber.reason_unavailable,
     )  # fmt: skip
 
 
@@ -263,12 +268,12 @@ def _compare_texts(reference: str, recognised: str, language: str) -> TextCompar
 
 def _measure_sound(
     speech: "Samples",
-    rate: int,
+    sample_rate: int,
     log: CallLog,
     times: CallTimes,
     language: str,
-    audible: Sequence[tuple[float, float]],
-    estimate: Estimate | None,
+    audible_spans_s: Sequence[tuple[float, float]],
+    estimate_quality: EstimateQuality | None,
 ) -> SoundMeasurements:
     if not speech.size:
         return SoundMeasurements()
@@ -279,11 +284,11 @@ def _measure_sound(
     ]
     lasted = math.fsum(end - start for start, end in answered)
     heard = math.fsum(
-        max(0.0, min(end, last) - max(start, first)) for start, end in answered for first, last in audible
+        max(0.0, min(end, last) - max(start, first)) for start, end in answered for first, last in audible_spans_s
     )
     found = [line.speech_s for line in times.lines if line.speech_s is not None]
     speaking = math.fsum(found) if found else heard
-    answers = " ".join(log.texts("agent_text")[1:])
+    answers = " ".join(log.list_transcripts("agent_text")[1:])
     said = None if log.cuts else count_words(answers, language)
     return SoundMeasurements(
         level_dbfs=audio.level_dbfs(speech),
@@ -291,15 +296,15 @@ def _measure_sound(
         silence_share=max(0.0, 1 - heard / lasted) if lasted else None,
         speaking_s=speaking if answered else None,
         words_a_minute=60 * said / speaking if said and speaking else None,
-        quality=_estimate_quality(audio.resample(speech, rate, audio.CALLER_RATE), estimate),
+        quality=_estimate_quality(audio.resample(speech, sample_rate, audio.CALLER_RATE), estimate_quality),
     )
 
 
-def _estimate_quality(speech: "Samples", estimate: Estimate | None) -> QualityEstimate | None:
-    if estimate is None:
+def _estimate_quality(speech: "Samples", estimate_quality: EstimateQuality | None) -> QualityEstimate | None:
+    if estimate_quality is None:
         return None
     try:
-        return msgspec.convert(estimate(speech), QualityEstimate, from_attributes=True)
+        return msgspec.convert(estimate_quality(speech), QualityEstimate, from_attributes=True)
     except (WeightsMissing, InvalidInput):
         return None  # only a diagnosis, so a failure does not matter
 
@@ -307,19 +312,19 @@ def _estimate_quality(speech: "Samples", estimate: Estimate | None) -> QualityEs
 # ── The check ──
 
 
-def make_call_check(measured: CallMeasurements) -> Check:
+def make_call_check(measurements: CallMeasurements) -> Check:
     """Return the check of a call: passed if it is usable as evidence, else errored with the reason."""
-    times = measured.times
-    trouble = _find_evidence_problem(measured)
+    times = measurements.times
+    trouble = _find_evidence_problem(measurements)
     first = times.lines[0].voice_to_voice_s if times.lines else None
     after = "no time from voice to voice" if first is None else f"voice to voice in {first:.3f} s"
     return Check(
-        NAME,
+        CHECK_NAME,
         f"{TIMING_VERSION}.{GUARD_VERSION} {_NORMALISER_NAMES}; {times.vad or 'no VAD'}",
         Outcome.ERRORED if trouble else Outcome.PASSED,
-        trouble or f"{after}{_describe_unreliable_times(times)}; {measured.guard.reason}",
+        trouble or f"{after}{_describe_unreliable_times(times)}; {measurements.guard.reason}",
         first,
-        _to_plain(msgspec.to_builtins(measured)),
+        _to_plain(msgspec.to_builtins(measurements)),
     )
 
 
@@ -340,9 +345,9 @@ def _to_plain(data: Any) -> Any:
     return [_to_plain(value) for value in data] if isinstance(data, list | tuple) else data
 
 
-def _find_evidence_problem(measured: CallMeasurements) -> str:
+def _find_evidence_problem(measurements: CallMeasurements) -> str:
     """Return why a call is not usable as evidence; empty if it is."""
-    times = measured.times
+    times = measurements.times
     if not times.lines:
         return f"the call ended before the caller's first line: {times.trouble or times.reason or 'its log has no end'}"
     for line in times.lines:
@@ -351,23 +356,23 @@ def _find_evidence_problem(measured: CallMeasurements) -> str:
     last = times.lines[-1]
     if times.reason == "error" or (times.reason == "closed" and (not times.finished or last.first_audible_s is None)):
         return f"the call was cut off: {times.trouble or times.reason}"
-    if times.reason == "done" and measured.guard.state == "silent":
-        return measured.guard.reason
+    if times.reason == "done" and measurements.guard.state == "silent":
+        return measurements.guard.reason
     for line in times.lines:
         if line.censored:
             return f"no answer to line {line.line + 1} within {line.waited_s or 0:.1f} s"
     ignored = times.reason == "no_answer" and last.backchannel and last.talked_into  # as expected for a backchannel
     if times.reason not in ("done", "closed") and not ignored:
         return f"the call was not completed: {times.reason or 'its log has no end'}"
-    if not measured.complete:
+    if not measurements.complete:
         return f"the call ended early, after line {last.line + 1} of the script: {times.trouble or times.reason}"
-    return measured.guard.reason if measured.guard.is_tripped else ""
+    return measurements.guard.reason if measurements.guard.is_tripped else ""
 
 
 # ── The scorer ──
 
 MEASURING_THREADS = 2
-_measuring = ThreadPoolExecutor(MEASURING_THREADS, "pramana-measures")
+_measuring_executor = ThreadPoolExecutor(MEASURING_THREADS, "pramana-measures")
 """Separate threads: each waits for speech recognition, which runs in the shared threads. In one pool, all threads could
 be waiting, with none left to run it."""
 
@@ -379,9 +384,9 @@ class _RecognitionFailed(Exception):
 class CallScoring:
     """Implements `CaseScorer` for calls."""
 
-    def __init__(self, blob: Callable[[str], bytes], ears: SpeechRecognition, *, by_whisper: bool = False) -> None:
+    def __init__(self, read_blob: Callable[[str], bytes], ears: SpeechRecognition, *, by_whisper: bool = False) -> None:
         """`by_whisper` is set if `ears` is the embedded speech recognition, whose engine is added to the evidence."""
-        self._blob, self._ears, self._by_whisper = blob, ears, by_whisper
+        self._blob, self._ears, self._by_whisper = read_blob, ears, by_whisper
 
     async def score(self, case: Case, reply: Reply) -> Check:
         """Measure the call of a reply; damaged evidence makes an errored check and never ends a run."""
@@ -389,7 +394,7 @@ class CallScoring:
         loop = asyncio.get_running_loop()
         try:
             async with process_limits.work:
-                return await loop.run_in_executor(_measuring, self._measure, case, reply.call, loop)
+                return await loop.run_in_executor(_measuring_executor, self._measure, case, reply.call, loop)
         except PramanaError as error:
             return _make_unmeasured_check(str(error))
         except RecursionError:
@@ -420,16 +425,16 @@ class CallScoring:
                 languages=languages,
                 language=language,
                 references=[line.reference for line in case.script],
-                confirm=activity.speech_spans,
-                vad=activity.SETTINGS,
-                estimate=quality.estimate_quality,
-                lines=max(1, len(case.script)),
+                detect_speech=activity.find_speech_spans,
+                vad_label=activity.DETECTOR_SETTINGS_TEXT,
+                estimate_quality=quality.estimate_quality,
+                line_count=max(1, len(case.script)),
             )
 
         try:
             found = measure_as(language) if self._ears.supports_language(language) else measure_as()
         except _RecognitionFailed as unheard:
-            found = _with_unheard_reason(measure_as(), str(unheard))
+            found = _add_no_transcript_reason(measure_as(), str(unheard))
         # The reason for missing words was recorded during the call; recognition today cannot know it better.
         told = [event["text"] for event in events if event.get("event") == "not_written_down" and event.get("text")]
         check = make_call_check(replace(found, words=replace(found.words, why_not=str(told[0]))) if told else found)
@@ -453,12 +458,12 @@ def _parse_events(log: bytes) -> list[Any]:
     return events
 
 
-def _with_unheard_reason(measured: CallMeasurements, reason: str) -> CallMeasurements:
+def _add_no_transcript_reason(measurements: CallMeasurements, reason: str) -> CallMeasurements:
     """Return the measurements of a call without a transcript, with this reason for it."""
-    guard, before = measured.guard, measured.words.why_not
+    guard, before = measurements.guard, measurements.words.why_not
     guard = replace(guard, reason=guard.reason.replace(before, reason)) if guard.state == "not checked" else guard
-    return replace(measured, words=replace(measured.words, why_not=reason), guard=guard)
+    return replace(measurements, words=replace(measurements.words, why_not=reason), guard=guard)
 
 
-def _make_unmeasured_check(why: str) -> Check:
-    return Check(NAME, "1", Outcome.ERRORED, f"the call could not be measured: {why}")
+def _make_unmeasured_check(reason: str) -> Check:
+    return Check(CHECK_NAME, "1", Outcome.ERRORED, f"the call could not be measured: {reason}")

@@ -23,7 +23,7 @@ from pramana.errors import InvalidInput
 NORMALISER_VERSION: Final = "1"
 MAX_TEXT_LENGTH = 100_000
 """Characters; an hour of speech has fewer, and alignment takes quadratic time."""
-CHARACTER_LANGUAGES: Final = frozenset({"zh", "cmn", "yue", "ja", "th", "lo", "km", "my"})
+LANGUAGES_WITHOUT_SPACES: Final = frozenset({"zh", "cmn", "yue", "ja", "th", "lo", "km", "my"})
 """Languages written without spaces between words."""
 APOSTROPHE_TABLE = str.maketrans(dict.fromkeys("’‘ʼ`´＇", "'"))
 
@@ -34,20 +34,20 @@ def is_compared_by_character(language: str) -> bool:
     >>> is_compared_by_character("zh-Hant-TW"), is_compared_by_character("ko")
     (True, False)
     """
-    return primary_language(language) in CHARACTER_LANGUAGES
+    return get_primary_language(language) in LANGUAGES_WITHOUT_SPACES
 
 
-def normaliser_name(language: str) -> str:
+def make_normaliser_name(language: str) -> str:
     """Return the name and version of the rules for a language, as a check records it.
 
-    >>> normaliser_name("en-GB"), normaliser_name("fr"), normaliser_name("ja")
+    >>> make_normaliser_name("en-GB"), make_normaliser_name("fr"), make_normaliser_name("ja")
     ('english-1', 'words-1', 'characters-1')
     """
     kind = (
         "characters"
         if is_compared_by_character(language)
         else "english"
-        if primary_language(language) == "en"
+        if get_primary_language(language) == "en"
         else "words"
     )
     return f"{kind}-{NORMALISER_VERSION}"
@@ -66,7 +66,7 @@ def normalise_text(text: str, language: str) -> list[str]:
         raise InvalidInput(
             f"a text of {len(text):,} characters cannot be compared word by word: {MAX_TEXT_LENGTH:,} are the most"
         )
-    if primary_language(language) == "en":
+    if get_primary_language(language) == "en":
         return _replace_spoken_zeros(list(_iterate_english_words(plain)))
     words = _split_words(plain)
     return [sign for word in words for sign in word] if is_compared_by_character(language) else words
@@ -77,7 +77,7 @@ def count_words(text: str, language: str) -> int | None:
     return None if is_compared_by_character(language) else len(_split_words(_simplify_text(text)))
 
 
-def primary_language(language: str) -> str:
+def get_primary_language(language: str) -> str:
     """Return the language without its country or script."""
     return re.split(r"[-_]", language.casefold(), maxsplit=1)[0]
 
@@ -89,65 +89,65 @@ def _simplify_text(text: str) -> str:
     return "".join(map(_simplify_character, text))
 
 
-def _simplify_character(each: str) -> str:
-    if each < "\x80":
-        return each
-    category = unicodedata.category(each)
+def _simplify_character(character: str) -> str:
+    if character < "\x80":
+        return character
+    category = unicodedata.category(character)
     if category == "Nd":
-        return str(unicodedata.digit(each))
-    return "" if category == "Cf" else each  # joiners and soft hyphens are invisible
+        return str(unicodedata.digit(character))
+    return "" if category == "Cf" else character  # joiners and soft hyphens are invisible
 
 
-_BETWEEN_DIGITS = re.compile(r"(?<=[0-9])[.,:'](?=[0-9])")
-_INITIALS = re.compile(r"(?<![^\W_])([^\W\d_])\.(?=[^\W\d_](?:\.|(?![^\W_])))")
-_BESIDE_DIGITS = re.compile(r"(?<=[^\W\d_])(?=[0-9])|(?<=[0-9])(?=[^\W\d_])")
+_DIGIT_SEPARATOR_RE = re.compile(r"(?<=[0-9])[.,:'](?=[0-9])")
+_INITIAL_RE = re.compile(r"(?<![^\W_])([^\W\d_])\.(?=[^\W\d_](?:\.|(?![^\W_])))")
+_LETTER_DIGIT_BOUNDARY_RE = re.compile(r"(?<=[^\W\d_])(?=[0-9])|(?<=[0-9])(?=[^\W\d_])")
 
 
-def _split_words(plain: str, kept_characters: str = "'") -> list[str]:
+def _split_words(simplified_text: str, kept_characters: str = "'") -> list[str]:
     """Return the words: letters, marks, digits, and apostrophes between letters; everything else separates words.
 
     >>> _split_words("the u.s.a. paid 1.000 for 'rock'n'roll' at 10db")
     ['the', 'usa', 'paid', '1000', 'for', "rock'n'roll", 'at', '10', 'db']
     """
-    text = _INITIALS.sub(r"\1", _BETWEEN_DIGITS.sub("", plain))
+    text = _INITIAL_RE.sub(r"\1", _DIGIT_SEPARATOR_RE.sub("", simplified_text))
     text = "".join(each if each in kept_characters or unicodedata.category(each)[0] in "LMN" else " " for each in text)
-    return [word for piece in _BESIDE_DIGITS.sub(" ", text).split() if (word := piece.strip("'"))]
+    return [word for piece in _LETTER_DIGIT_BOUNDARY_RE.sub(" ", text).split() if (word := piece.strip("'"))]
 
 
 # ── English ──
 
-_UNITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_TEENS = (
+_UNIT_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_TEEN_WORDS = (
     "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
 )  # fmt: skip
-_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_CARDINALS: Final = {word: value for value, word in enumerate(_UNITS + _TEENS)} | {
-    word: 10 * value for value, word in enumerate(_TENS, 2)
+_TENS_WORDS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_CARDINALS: Final = {word: value for value, word in enumerate(_UNIT_WORDS + _TEEN_WORDS)} | {
+    word: 10 * value for value, word in enumerate(_TENS_WORDS, 2)
 }
 _SCALES: Final = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_IRREGULAR: Final = {
+_IRREGULAR_ORDINALS: Final = {
     "first": "one", "second": "two", "third": "three", "fifth": "five", "eighth": "eight", "ninth": "nine",
     "twelfth": "twelve",
 }  # fmt: skip
-_ORDINALS: Final = _IRREGULAR | {
+_ORDINALS: Final = _IRREGULAR_ORDINALS | {
     f"{word[:-1]}ieth" if word.endswith("y") else f"{word}th": word
     for word in (*_CARDINALS, *_SCALES)
-    if word not in _IRREGULAR.values()
+    if word not in _IRREGULAR_ORDINALS.values()
 }
-_ORDINAL = re.compile(r"(?<=[0-9])(?:st|nd|rd|th)\b")
+_ORDINAL_SUFFIX_RE = re.compile(r"(?<=[0-9])(?:st|nd|rd|th)\b")
 _ORDINAL_MARK = "#"
 
-_LARGE = r"(?: (?:thousand|million|billion|trillion)\b)"
-_HUNDREDTHS = rf"\.(?=[0-9]{{2}}(?![0-9]|{_LARGE}))0?([0-9]+)"
-_SIGNS: Final = (
+_LARGE_NUMBER_PATTERN = r"(?: (?:thousand|million|billion|trillion)\b)"
+_HUNDREDTHS_PATTERN = rf"\.(?=[0-9]{{2}}(?![0-9]|{_LARGE_NUMBER_PATTERN}))0?([0-9]+)"
+_SIGN_REPLACEMENTS: Final = (
     (re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))"), ""),
     (re.compile(r"(?<=[$£€])([0-9]+)\.00(?![0-9])"), r"\1"),
-    (re.compile(rf"[$]([0-9]+){_HUNDREDTHS}"), r"\1 dollars and \2 cents"),
-    (re.compile(rf"£([0-9]+){_HUNDREDTHS}"), r"\1 pounds and \2 pence"),
-    (re.compile(rf"€([0-9]+){_HUNDREDTHS}"), r"\1 euros and \2 cents"),
-    (re.compile(rf"[$]([0-9]+(?:\.[0-9]+)?{_LARGE}?)"), r"\1 dollars"),
-    (re.compile(rf"£([0-9]+(?:\.[0-9]+)?{_LARGE}?)"), r"\1 pounds"),
-    (re.compile(rf"€([0-9]+(?:\.[0-9]+)?{_LARGE}?)"), r"\1 euros"),
+    (re.compile(rf"[$]([0-9]+){_HUNDREDTHS_PATTERN}"), r"\1 dollars and \2 cents"),
+    (re.compile(rf"£([0-9]+){_HUNDREDTHS_PATTERN}"), r"\1 pounds and \2 pence"),
+    (re.compile(rf"€([0-9]+){_HUNDREDTHS_PATTERN}"), r"\1 euros and \2 cents"),
+    (re.compile(rf"[$]([0-9]+(?:\.[0-9]+)?{_LARGE_NUMBER_PATTERN}?)"), r"\1 dollars"),
+    (re.compile(rf"£([0-9]+(?:\.[0-9]+)?{_LARGE_NUMBER_PATTERN}?)"), r"\1 pounds"),
+    (re.compile(rf"€([0-9]+(?:\.[0-9]+)?{_LARGE_NUMBER_PATTERN}?)"), r"\1 euros"),
     (re.compile(r"(?<=[0-9])\.(?=[0-9])"), " point "),
     (re.compile(r"(?<![^\s(])[-−](?=[0-9])"), " minus "),
     (re.compile(r"%"), " percent "),
@@ -166,18 +166,18 @@ _CONTRACTIONS: Final = (
     (re.compile(r"\bi'm\b"), "i am"),
 )
 """Unambiguous ones; "it's" and "he'd" have several meanings."""
-_SAME: Final = {
+_CANONICAL_WORDS: Final = {
     "mr": "mister", "mrs": "missus", "dr": "doctor", "ok": "okay", "vs": "versus", "dollar": "dollars",
     "pound": "pounds", "euro": "euros", "cent": "cents", "degree": "degrees",
 }  # fmt: skip
 """Abbreviations of one word, and units, as plurals: a sign such as "$" does not state the number."""
 
 
-def _iterate_english_words(plain: str) -> Iterator[str]:
+def _iterate_english_words(simplified_text: str) -> Iterator[str]:
     """Yield the words of a text, with numbers digit by digit."""
-    for pattern, instead in (*_SIGNS, *_CONTRACTIONS):
-        plain = pattern.sub(instead, plain)
-    marked = _ORDINAL.sub(_ORDINAL_MARK, plain.replace(_ORDINAL_MARK, " "))
+    for pattern, instead in (*_SIGN_REPLACEMENTS, *_CONTRACTIONS):
+        simplified_text = pattern.sub(instead, simplified_text)
+    marked = _ORDINAL_SUFFIX_RE.sub(_ORDINAL_MARK, simplified_text.replace(_ORDINAL_MARK, " "))
     words = [
         _ORDINALS[word] + _ORDINAL_MARK if word in _ORDINALS else word
         for word in _split_words(marked, "'" + _ORDINAL_MARK)
@@ -194,7 +194,7 @@ def _iterate_english_words(plain: str) -> Iterator[str]:
             place += 2
         else:
             if word := words[place].strip(_ORDINAL_MARK):
-                yield _SAME.get(word, word)
+                yield _CANONICAL_WORDS.get(word, word)
             place += 1
 
 
@@ -261,18 +261,18 @@ def _parse_number(words: Sequence[str], start: int) -> tuple[str, int]:
     return (written if place == start + 1 and written else str(total + group)), place
 
 
-def _is_number_below(words: Sequence[str], place: int, room: int) -> bool:
-    word = words[place].rstrip(_ORDINAL_MARK) if place < len(words) else ""
-    return 0 < _CARDINALS.get(word, 0) < room
+def _is_number_below(words: Sequence[str], index: int, limit: int) -> bool:
+    word = words[index].rstrip(_ORDINAL_MARK) if index < len(words) else ""
+    return 0 < _CARDINALS.get(word, 0) < limit
 
 
-def _is_below(digits: str, room: int) -> bool:
-    return len(digits) <= 3 and not digits.startswith("0") and int(digits) < room
+def _is_below(digits: str, limit: int) -> bool:
+    return len(digits) <= 3 and not digits.startswith("0") and int(digits) < limit
 
 
 # ── Errors ──
 
-COMMON_NOUNS_ARE_CAPITAL: Final = frozenset({"de", "lb"})
+LANGUAGES_CAPITALISING_NOUNS: Final = frozenset({"de", "lb"})
 """A capital letter does not mark a name in these languages."""
 
 
@@ -300,7 +300,7 @@ def count_word_errors(reference: str, recognised: str, language: str) -> Errors:
     >>> count_word_errors("Take the 7:30 train.", "take the seven thirty rain", "en")
     Errors(substitutions=1, deletions=0, insertions=0, reference_words=6)
     """
-    return _align(normalise_text(reference, language), normalise_text(recognised, language))
+    return _count_differences(normalise_text(reference, language), normalise_text(recognised, language))
 
 
 def count_character_errors(reference: str, recognised: str, language: str) -> Errors:
@@ -314,10 +314,10 @@ def count_character_errors(reference: str, recognised: str, language: str) -> Er
     said, written = (
         list(between.join(normalise_text(text, language)).replace(" ", "_")) for text in (reference, recognised)
     )
-    return _align(said, written)
+    return _count_differences(said, written)
 
 
-def _align(reference: Sequence[str], recognised: Sequence[str]) -> Errors:
+def _count_differences(reference: Sequence[str], recognised: Sequence[str]) -> Errors:
     if not reference:
         return Errors(insertions=len(recognised))
     with explain_missing_library("comparing words"):
@@ -329,8 +329,8 @@ def _align(reference: Sequence[str], recognised: Sequence[str]) -> Errors:
 
 # ── Entities ──
 
-Kind = Literal["number", "money", "time", "date", "name"]
-_UNITS_AFTER: Final[dict[str, Kind]] = {
+EntityKind = Literal["number", "money", "time", "date", "name"]
+_ENTITY_KIND_BY_UNIT: Final[dict[str, EntityKind]] = {
     "dollars": "money", "pounds": "money", "euros": "money", "cents": "money", "pence": "money", "yen": "money",
     "percent": "number", "degrees": "number", "am": "time", "pm": "time", "o'clock": "time",
 }  # fmt: skip
@@ -338,30 +338,30 @@ _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "su
 _MONTHS = (
     "january", "february", "april", "june", "july", "august", "september", "october", "november", "december",
 )  # fmt: skip
-_MONTHS_AND_WORDS = ("march", "may")
+_AMBIGUOUS_MONTHS = ("march", "may")
 """Only months if capitalised within a sentence, or beside a number."""
-LONGEST_GAP = 20
+MAX_LOOKBACK_LENGTH = 20
 """Characters to search backwards from a word for the start of its sentence."""
 _TITLES = ("mr", "mrs", "ms", "dr", "prof", "st")
-_CAPITAL = re.compile(r"(?<![\w'])[^\W\d_][\w'-]*")
-_BEFORE_A_SENTENCE = frozenset('.!?:;…\n"“”«»(*')
-_DIGITS = re.compile(r"[0-9]+(?:th)?")
+_WORD_RE = re.compile(r"(?<![\w'])[^\W\d_][\w'-]*")
+_SENTENCE_BOUNDARY_CHARACTERS = frozenset('.!?:;…\n"“”«»(*')
+_DIGITS_RE = re.compile(r"[0-9]+(?:th)?")
 
 
 class Entity(Struct, frozen=True):
     """A part of a text that must not be lost."""
 
-    kind: Kind
+    kind: EntityKind
     text: str
     """Normalised, with a number in one piece: `730 pm`, `new york`."""
 
 
-def entities(text: str, language: str = "en") -> list[Entity]:
+def list_entities(text: str, language: str = "en") -> list[Entity]:
     """Return numbers with their units, weekdays and months, and names, each once.
 
     A name is a capitalised word that does not begin a sentence: text alone offers no better sign.
 
-    >>> [each.text for each in entities("On Friday Ada owes Ben Lee twenty-five dollars at 7:30 p.m.")]
+    >>> [each.text for each in list_entities("On Friday Ada owes Ben Lee twenty-five dollars at 7:30 p.m.")]
     ['25 dollars', '730 pm', 'friday', 'ada', 'ben lee']
     """
     tokens = normalise_text(text, language)
@@ -371,9 +371,12 @@ def entities(text: str, language: str = "en") -> list[Entity]:
         for place, token in enumerate(tokens)
         if token in _DAYS
         or token in _MONTHS
-        or (token in _MONTHS_AND_WORDS and any(_DIGITS.fullmatch(each) for each in _neighbouring_tokens(tokens, place)))
+        or (
+            token in _AMBIGUOUS_MONTHS
+            and any(_DIGITS_RE.fullmatch(each) for each in _list_neighbouring_tokens(tokens, place))
+        )
     ]
-    if primary_language(language) not in COMMON_NOUNS_ARE_CAPITAL and not is_compared_by_character(language):
+    if get_primary_language(language) not in LANGUAGES_CAPITALISING_NOUNS and not is_compared_by_character(language):
         found += _iterate_names(text.translate(APOSTROPHE_TABLE), language)
     return list(dict.fromkeys(found))
 
@@ -388,7 +391,7 @@ def find_missed_entities(reference: str, recognised: str, language: str = "en") 
         _RecognisedEntities(normalise_text(reference, language)),
         _RecognisedEntities(normalise_text(recognised, language)),
     )
-    return [each for each in entities(reference, language) if each in there and each not in here]
+    return [each for each in list_entities(reference, language) if each in there and each not in here]
 
 
 class _RecognisedEntities:
@@ -404,8 +407,8 @@ class _RecognisedEntities:
         return entity.text in self._numbers
 
 
-def _neighbouring_tokens(tokens: Sequence[str], place: int) -> list[str]:
-    return [*tokens[max(0, place - 1) : place], *tokens[place + 1 : place + 2]]
+def _list_neighbouring_tokens(tokens: Sequence[str], index: int) -> list[str]:
+    return [*tokens[max(0, index - 1) : index], *tokens[index + 1 : index + 2]]
 
 
 def _remove_possessive(token: str) -> str:
@@ -417,9 +420,11 @@ def _iterate_numbers(tokens: Sequence[str]) -> Iterator[Entity]:
     while place < len(tokens):
         first = place
         while place < len(tokens) and (
-            _DIGITS.fullmatch(tokens[place])
+            _DIGITS_RE.fullmatch(tokens[place])
             or (
-                place > first and tokens[place] == "point" and _DIGITS.fullmatch("".join(tokens[place + 1 : place + 2]))
+                place > first
+                and tokens[place] == "point"
+                and _DIGITS_RE.fullmatch("".join(tokens[place + 1 : place + 2]))
             )
         ):
             place += 1
@@ -427,7 +432,7 @@ def _iterate_numbers(tokens: Sequence[str]) -> Iterator[Entity]:
             place += 1
             continue
         number = "".join(f" {each} " if each == "point" else each for each in tokens[first:place])
-        unit = _UNITS_AFTER.get(tokens[place]) if place < len(tokens) else None
+        unit = _ENTITY_KIND_BY_UNIT.get(tokens[place]) if place < len(tokens) else None
         minus = "minus " if tokens[max(0, first - 1) : first] == ["minus"] else ""
         yield Entity(unit or "number", f"{minus}{number}{f' {tokens[place]}' if unit else ''}")
 
@@ -436,13 +441,13 @@ def _iterate_names(text: str, language: str) -> Iterator[Entity]:
     """Yield the names; adjacent capitalised words are one name."""
     name: list[str] = []
     end = -1
-    for found in _CAPITAL.finditer(text):
+    for found in _WORD_RE.finditer(text):
         word = found[0]
         tokens = [_remove_possessive(each) for each in normalise_text(word, language)]
         adjoins = text[end : found.start()] == " "
-        if not _is_name(text, found.start(), word) or not tokens or any(map(_DIGITS.fullmatch, tokens)):
+        if not _is_name(text, found.start(), word) or not tokens or any(map(_DIGITS_RE.fullmatch, tokens)):
             tokens = []
-        elif tokens[0] in _DAYS or tokens[0] in _MONTHS or tokens[0] in _MONTHS_AND_WORDS:
+        elif tokens[0] in _DAYS or tokens[0] in _MONTHS or tokens[0] in _AMBIGUOUS_MONTHS:
             yield Entity("date", tokens[0])
             tokens = []
         if name and not (tokens and adjoins):
@@ -459,7 +464,7 @@ def _is_name(text: str, start: int, word: str) -> bool:
         return False
     if len(word) > 1 and word.isupper():
         return True  # an acronym, wherever it is
-    before = text[max(0, start - LONGEST_GAP) : start].rstrip(" ")
+    before = text[max(0, start - MAX_LOOKBACK_LENGTH) : start].rstrip(" ")
     if before.endswith(".") and before[:-1].rpartition(" ")[2].casefold() in _TITLES:
         return True
-    return bool(before) and before[-1] not in _BEFORE_A_SENTENCE
+    return bool(before) and before[-1] not in _SENTENCE_BOUNDARY_CHARACTERS

@@ -21,7 +21,7 @@ from mcp.server.stdio import stdio_server
 
 from pramana.app import App, Credential
 from pramana.app.access import Forbidden
-from pramana.app.local import GRACE_S, problem_view
+from pramana.app.local import CANCEL_GRACE_S, problem_view
 from pramana.app.views import RunDetailView
 from pramana.errors import (
     COMMAND_HINTS,
@@ -34,10 +34,10 @@ from pramana.errors import (
 )
 from pramana.report import briefs
 from pramana.run.engine import INTERRUPTED, Stop
-from pramana.show.tool_arguments import input_schema, output_schema, read_arguments
+from pramana.show.tool_arguments import make_input_schema, make_output_schema, read_arguments
 from pramana.show.tools import TOOLS, Tool, ToolCall
 
-UnderWay = dict[asyncio.Future[RunDetailView], Stop]
+ActiveRuns = dict[asyncio.Future[RunDetailView], Stop]
 AGENT_HINTS: Mapping[HintKey, str] = {
     **COMMAND_HINTS,
     "list_runs": "call the tool runs to see their ids",
@@ -69,8 +69,8 @@ can be shortened; `latest` is the newest run.
 """
 
 
-def make_server(app: App, credential: Credential, money: str, under_way: UnderWay) -> Server[Any]:
-    """Return a server whose tools act with this credential; `money` is the sentence on what runs may cost."""
+def make_server(app: App, credential: Credential, cost_note: str, active_runs: ActiveRuns) -> Server[Any]:
+    """Return a server whose tools act with this credential; `cost_note` is the sentence on what runs may cost."""
 
     async def list_tools(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
@@ -80,14 +80,14 @@ def make_server(app: App, credential: Credential, money: str, under_way: UnderWa
     async def call_tool(
         context: ServerRequestContext[Any], wanted: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        call = ToolCall(app, credential, context.session.report_progress, under_way)
+        call = ToolCall(app, credential, context.session.report_progress, active_runs)
         return await _call_tool(call, wanted.name, wanted.arguments or {})
 
     return Server(
         "pramana",
         version=version("pramana"),
         title="Pramana",
-        instructions=_replace_surrogates(INSTRUCTIONS.format(example=EXAMPLE_CASE, folder=Path.cwd(), money=money)),
+        instructions=_replace_surrogates(INSTRUCTIONS.format(example=EXAMPLE_CASE, folder=Path.cwd(), money=cost_note)),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
@@ -98,8 +98,8 @@ def _describe_tool(name: str, tool: Tool) -> types.Tool:
         name=name,
         title=tool.title,
         description=tool.description,
-        input_schema=input_schema(tool.takes),
-        output_schema=output_schema(tool.answers),
+        input_schema=make_input_schema(tool.arguments_type),
+        output_schema=make_output_schema(tool.result_type),
         annotations=types.ToolAnnotations(
             read_only_hint=tool.read_only, destructive_hint=False, open_world_hint=not tool.read_only
         ),
@@ -110,23 +110,21 @@ async def _call_tool(call: ToolCall, name: str, arguments: Mapping[str, Any]) ->
     """Call a tool and return its result; an error becomes a result with a message, never a traceback."""
     try:
         tool = _find_tool(name)
-        answer = await tool.do(call, read_arguments(tool.takes, arguments))
+        answer = await tool.execute(call, read_arguments(tool.arguments_type, arguments))
         if answer.error is not None:
             return _make_error_result(answer.error, answer.text)
     except PramanaError as error:
         return _make_error_result(error)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        return _make_result_with_error(
-            {"code": "os_error", "error": f"{where}{error.strerror or error}", "details": []}
-        )
+        return _make_raw_error_result({"code": "os_error", "error": f"{where}{error.strerror or error}", "details": []})
     except Exception as error:  # noqa: BLE001 - an internal error must not end the server
-        return _make_result_with_error(
+        return _make_raw_error_result(
             {"code": "defect", "error": f"internal error: {describe_exception(error)}", "details": []}
         )
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=_replace_surrogates(answer.text))],
-        structured_content=_replace_surrogates(msgspec.to_builtins(answer.data)),
+        structured_content=_replace_surrogates(msgspec.to_builtins(answer.structured_result)),
     )
 
 
@@ -138,20 +136,18 @@ def _find_tool(name: str) -> Tool:
     )
 
 
-def _make_error_result(error: PramanaError, more: str = "") -> types.CallToolResult:
+def _make_error_result(error: PramanaError, more_text: str = "") -> types.CallToolResult:
     """Return the result for an error: its message, its hint, and every problem with its place."""
     message = error.explain(AGENT_HINTS)
     if isinstance(error, Forbidden):
         message += "; to allow this, whoever configured the MCP server must start it without --role viewer"
     details = [problem_view(each) for each in error.problems]
     lines = [briefs.render_problem(each) for each in details] if len(details) > 1 else [message]
-    text = "\n".join([*lines, *([more] if more else [])])
-    return _make_result_with_error(
-        {"code": error.code, "error": message, "details": msgspec.to_builtins(details)}, text
-    )
+    text = "\n".join([*lines, *([more_text] if more_text else [])])
+    return _make_raw_error_result({"code": error.code, "error": message, "details": msgspec.to_builtins(details)}, text)
 
 
-def _make_result_with_error(content: dict[str, Any], text: str = "") -> types.CallToolResult:
+def _make_raw_error_result(content: dict[str, Any], text: str = "") -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=_replace_surrogates(text or content["error"]))],
         structured_content=_replace_surrogates(content),
@@ -171,17 +167,17 @@ def _replace_surrogates(value: Any) -> Any:
     return value
 
 
-async def serve(app: App, credential: Credential, money: str) -> None:
+async def serve(app: App, credential: Credential, cost_note: str) -> None:
     """Serve one client on stdin and stdout until it disconnects."""
-    under_way: UnderWay = {}
-    server = make_server(app, credential, money, under_way)
+    under_way: ActiveRuns = {}
+    server = make_server(app, credential, cost_note, under_way)
     with _end_runs_on_signal(under_way):
         async with stdio_server() as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
 
 
 @contextmanager
-def _end_runs_on_signal(under_way: UnderWay) -> Iterator[None]:
+def _end_runs_on_signal(active_runs: ActiveRuns) -> Iterator[None]:
     """On a signal, stop the active runs and then end the process.
 
     The process must be ended explicitly, because one of its threads blocks on the next line of stdin.
@@ -190,10 +186,10 @@ def _end_runs_on_signal(under_way: UnderWay) -> Iterator[None]:
     ending: list[asyncio.Task[None]] = []
 
     async def end(number: signal.Signals) -> None:
-        for stop in list(under_way.values()):
+        for stop in list(active_runs.values()):
             stop(INTERRUPTED)
-        if under_way:
-            await asyncio.wait(list(under_way), timeout=2 * GRACE_S)
+        if active_runs:
+            await asyncio.wait(list(active_runs), timeout=2 * CANCEL_GRACE_S)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 

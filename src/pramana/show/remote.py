@@ -17,8 +17,8 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 from pramana import settings
 from pramana.errors import InvalidInput, PramanaError, escape_control_characters, quote_text
 
-TIMEOUT_S = 300.0
-_NOT_PRAMANA = "the server at that address is not Pramana"
+REQUEST_TIMEOUT_S = 300.0
+_NOT_PRAMANA_MESSAGE = "the server at that address is not Pramana"
 
 
 class ServerFailed(PramanaError, code="server_failed", exit_code=3):
@@ -47,14 +47,14 @@ class ServerResponse:
             found = json.loads(self.body)
             if isinstance(found, dict) and isinstance(found.get("success"), bool):
                 return found
-        raise ServerFailed(_NOT_PRAMANA)
+        raise ServerFailed(_NOT_PRAMANA_MESSAGE)
 
-    def text_of(self, kind: str) -> str:
+    def read_text(self, media_type: str) -> str:
         """Return the text of a response with this media type; any other response is not from a Pramana server."""
-        if self.headers.get_content_type() == kind:
+        if self.headers.get_content_type() == media_type:
             with suppress(UnicodeDecodeError):
                 return self.body.decode()
-        raise ServerFailed(_NOT_PRAMANA)
+        raise ServerFailed(_NOT_PRAMANA_MESSAGE)
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -85,36 +85,36 @@ class ServerClient:
         if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
             raise InvalidInput("the token contains characters that are not allowed")
 
-    def ask(
+    def send_request(
         self,
         method: str,
         path: str,
         query: Mapping[str, Any] | None = None,
         *,
         body: bytes | None = None,
-        kind: str = "application/json",
+        media_type: str = "application/json",
     ) -> ServerResponse:
         """Send a request; return the response, including refusals of the content, and raise on any other failure."""
         address = self.url.rstrip("/") + path + (f"?{urlencode(query, doseq=True)}" if query else "")
         headers = {"Accept": "*/*", "User-Agent": "pramana"}
         if body is not None:
-            headers["Content-Type"] = kind
+            headers["Content-Type"] = media_type
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         request = Request(address, body, headers, method=method)  # noqa: S310 - only http and https, checked above
         proxy, scheme = settings.find_proxy(self.url), self.url.partition(":")[0].lower()
         opener = build_opener(ProxyHandler({scheme: proxy} if proxy else {}), _NoRedirects())
         try:
-            with opener.open(request, timeout=TIMEOUT_S) as response:
+            with opener.open(request, timeout=REQUEST_TIMEOUT_S) as response:
                 return ServerResponse(response.status, response.read(), response.headers)
         except HTTPError as error:
             with error:
-                return self._raise_refusal(ServerResponse(error.code, error.read(), error.headers))
+                return self._raise_if_refused(ServerResponse(error.code, error.read(), error.headers))
         except (URLError, http.client.HTTPException, OSError, UnicodeError) as error:
             why = escape_control_characters(str(getattr(error, "reason", "") or error) or type(error).__name__)
             raise ServerFailed(f"{self.url} could not be reached: {why}; is the server running?") from None
 
-    def _raise_refusal(self, response: ServerResponse) -> ServerResponse:
+    def _raise_if_refused(self, response: ServerResponse) -> ServerResponse:
         if response.status == 429 and self.returns_rate_limits:
             return response
         if 300 <= response.status < 400:

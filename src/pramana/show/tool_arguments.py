@@ -13,7 +13,7 @@ from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
 from pramana.errors import InvalidInput, Problem, describe_value, quote_text, suggest_similar
-from pramana.request import describe_type_mismatch, field_metadata, published_name
+from pramana.request import describe_type_mismatch, get_field_metadata, get_published_name
 
 _Struct = TypeVar("_Struct", bound=Struct)
 _Type = Any
@@ -36,58 +36,58 @@ def make_arguments_struct(
     for each in fields(struct):
         if each.name in omit:
             continue
-        name = published_name(each)
+        name = get_published_name(each)
         found = types.get(each.name, each.type)
         if described := descriptions.get(name):
             found = Annotated[found, Meta(description=described)]
-        made.append((name, found, _field_default(each, found)))
+        made.append((name, found, _make_field_default(each, found)))
     return msgspec.defstruct(f"{struct.__name__}Arguments", made, frozen=True, kw_only=True, rename="camel")
 
 
-def _field_default(field: FieldInfo, type_: _Type) -> Any:
+def _make_field_default(field: FieldInfo, type_: _Type) -> Any:
     if field.required:
         return NODEFAULT
     if field.default_factory is not NODEFAULT:
         return msgspec.field(default_factory=field.default_factory)
     default = field.default
     if isinstance(default, Struct):  # a nested request becomes a struct of arguments
-        return msgspec.field(default_factory=_nested_struct(type_) or type(default))
+        return msgspec.field(default_factory=_find_nested_struct(type_) or type(default))
     return default
 
 
-def changes_of(arguments: type[Struct]) -> type[Struct]:
+def make_changes_struct(arguments: type[Struct]) -> type[Struct]:
     """Return a struct with the same arguments, all optional; one that is left out changes nothing."""
     made = [(each.name, each.type | UnsetType, UNSET) for each in fields(arguments)]
     return msgspec.defstruct(f"{arguments.__name__}Changes", made, frozen=True, kw_only=True, rename="camel")
 
 
-def as_changes(struct: type[Struct], given: Struct) -> dict[str, Any]:
+def collect_changes(struct: type[Struct], arguments: Struct) -> dict[str, Any]:
     """Return the fields that were given, by their names in the request."""
-    published = {each.name: published_name(each) for each in fields(struct)}
-    found = {name: getattr(given, argument) for name, argument in published.items()}
+    published = {each.name: get_published_name(each) for each in fields(struct)}
+    found = {name: getattr(arguments, argument) for name, argument in published.items()}
     return {name: value for name, value in found.items() if value is not UNSET}
 
 
 def arguments_to_request(struct: type[_Struct], arguments: Struct, **nested: Any) -> _Struct:
     """Return the request made from arguments; `nested` are fields that were converted separately."""
-    names = {published_name(each): each.name for each in fields(struct)}
+    names = {get_published_name(each): each.name for each in fields(struct)}
     found = {names[each.name]: getattr(arguments, each.name) for each in fields(type(arguments))}
     return struct(**{**found, **nested})
 
 
 @cache
-def input_schema(struct: type[Struct]) -> dict[str, Any]:
+def make_input_schema(struct: type[Struct]) -> dict[str, Any]:
     """Return the JSON Schema of a tool's arguments."""
-    return {**_with_object_root(struct), "additionalProperties": False}
+    return {**_make_object_schema(struct), "additionalProperties": False}
 
 
 @cache
-def output_schema(struct: type[Struct]) -> dict[str, Any]:
+def make_output_schema(struct: type[Struct]) -> dict[str, Any]:
     """Return the JSON Schema of a tool's structured result."""
-    return _with_object_root(struct)
+    return _make_object_schema(struct)
 
 
-def _with_object_root(struct: type[Struct]) -> dict[str, Any]:
+def _make_object_schema(struct: type[Struct]) -> dict[str, Any]:
     """Return a schema whose root is an object, as the protocol requires, instead of a reference to one."""
     schema = msgspec.json.schema(struct)
     definitions = schema["$defs"]
@@ -95,7 +95,7 @@ def _with_object_root(struct: type[Struct]) -> dict[str, Any]:
     return {**root, "$defs": definitions} if definitions else root
 
 
-def read_arguments(struct: type[_Struct], given: Mapping[str, Any]) -> _Struct:
+def read_arguments(struct: type[_Struct], arguments: Mapping[str, Any]) -> _Struct:
     """Return validated arguments; raises `InvalidInput` with all problems, each with the name of its argument.
 
     >>> class Wanted(Struct, rename="camel"):
@@ -108,46 +108,46 @@ def read_arguments(struct: type[_Struct], given: Mapping[str, Any]) -> _Struct:
     pramana.errors.InvalidInput: pagesize: unknown argument; did you mean "pageSize"?
     """
     problems: list[Problem] = []
-    made = _read_struct(struct, given, "", problems)
+    made = _read_fields(struct, arguments, "", problems)
     if problems:
         raise InvalidInput.from_problems(problems)
     return msgspec.convert(made, struct)
 
 
-def _read_struct(
-    struct: type[Struct], given: Mapping[str, Any], within: str, problems: list[Problem]
+def _read_fields(
+    struct: type[Struct], arguments: Mapping[str, Any], path_prefix: str, problems: list[Problem]
 ) -> dict[str, Any]:
     known = {each.encode_name: each for each in fields(struct)}
     aliases = {each.name: each.encode_name for each in known.values()}
     found: dict[str, Any] = {}
-    for stated, value in given.items():
+    for stated, value in arguments.items():
         name = aliases.get(stated, stated)
-        path = f"{within}{stated}"
+        path = f"{path_prefix}{stated}"
         if name not in known:
             problems.append(Problem(f"unknown argument{suggest_similar(stated, known)}", path))
         elif name in found:
             problems.append(Problem(f"{quote_text(name)} is passed twice, in two spellings", path))
-        elif (nested := _nested_struct(known[name].type)) and isinstance(value, Mapping):
-            found[name] = _read_struct(nested, value, f"{path}.", problems)
+        elif (nested := _find_nested_struct(known[name].type)) and isinstance(value, Mapping):
+            found[name] = _read_fields(nested, value, f"{path}.", problems)
         elif nested and not (value is None and _is_nullable(known[name].type)):
             problems.append(Problem(f"expected an object, found {describe_value(value)}", path))
-        elif message := None if nested else describe_type_mismatch(value, _without_unset(known[name].type)):
+        elif message := None if nested else describe_type_mismatch(value, _remove_unset(known[name].type)):
             problems.append(Problem(message, path))
         else:
             found[name] = value
-    missing = [name for name, each in known.items() if each.required and name not in given]
-    problems += [Problem("this argument is required", f"{within}{name}") for name in missing if name not in found]
+    missing = [name for name, each in known.items() if each.required and name not in arguments]
+    problems += [Problem("this argument is required", f"{path_prefix}{name}") for name in missing if name not in found]
     return found
 
 
-def _nested_struct(type_: _Type) -> type[Struct] | None:
+def _find_nested_struct(type_: _Type) -> type[Struct] | None:
     if isinstance(type_, type) and issubclass(type_, Struct):
         return type_
     inner = get_args(type_)
-    return next((found for each in inner if (found := _nested_struct(each))), None) if inner else None
+    return next((found for each in inner if (found := _find_nested_struct(each))), None) if inner else None
 
 
-def _without_unset(type_: _Type) -> _Type:
+def _remove_unset(type_: _Type) -> _Type:
     """Return the type of an optional argument without `UNSET`."""
     inner = get_args(type_)
     return next(each for each in inner if each is not UnsetType) if UnsetType in inner else type_
@@ -159,4 +159,4 @@ def _is_nullable(type_: _Type) -> bool:
 
 def has_description(field: FieldInfo) -> bool:
     """Return whether an argument has a description."""
-    return bool(field_metadata(field).description)
+    return bool(get_field_metadata(field).description)

@@ -29,26 +29,31 @@ from pramana.app.briefs import (
     without_raw_response,
 )
 from pramana.app.comparisons import CompareRequest, ComparisonView, compare_runs
-from pramana.app.local import GRACE_S, ValidationView, continue_run, start_run, validate_files, validate_text
+from pramana.app.local import CANCEL_GRACE_S, ValidationView, continue_run, start_run, validate_files, validate_text
 from pramana.app.runs import RunFilter, list_runs, read_result, read_run
 from pramana.app.views import PageRequest, ResultDetailView, RunDetailView, RunView, View
-from pramana.bench import Progress, Watch
+from pramana.bench import Progress, WatchProgress
 from pramana.errors import BudgetSpent, InvalidInput, NotFound, PramanaError, Problem, quote_text
 from pramana.model import Outcome, RunStatus
 from pramana.report import briefs
 from pramana.request import Limits, PageNumber, RunRequest, Selection
 from pramana.run.engine import INTERRUPTED, Stop
-from pramana.show.tool_arguments import arguments_to_request, as_changes, changes_of, make_arguments_struct
+from pramana.show.tool_arguments import (
+    arguments_to_request,
+    collect_changes,
+    make_arguments_struct,
+    make_changes_struct,
+)
 
-PROGRESS_EVERY_S = 0.25
-CASE_RESULTS = 20
+PROGRESS_INTERVAL_S = 0.25
+MAX_CASE_RESULTS = 20
 """Most results of one case that `show` returns: one for each model, variant and repeat."""
 
 
 class ToolAnswer(NamedTuple):
     """The result of a tool: structured content, and the same as a few lines of text."""
 
-    data: Struct
+    structured_result: Struct
     text: str
     error: PramanaError | None = None
     """The error that ended a run early, if any."""
@@ -59,9 +64,9 @@ class ToolCall(NamedTuple):
 
     app: App
     credential: Credential
-    report: Callable[[float, float, str], Awaitable[None]]
+    send_progress: Callable[[float, float, str], Awaitable[None]]
     """Sends a progress notification: progress, total and message."""
-    under_way: "dict[asyncio.Future[RunDetailView], Stop]"
+    active_runs: "dict[asyncio.Future[RunDetailView], Stop]"
     """The runs that this process executes, and the `Stop` of each."""
 
 
@@ -70,9 +75,9 @@ class Tool(NamedTuple):
 
     title: str
     description: str
-    takes: type[Struct]
-    answers: type[Struct]
-    do: Callable[[ToolCall, Any], Awaitable[ToolAnswer]]
+    arguments_type: type[Struct]
+    result_type: type[Struct]
+    execute: Callable[[ToolCall, Any], Awaitable[ToolAnswer]]
     read_only: bool = True
 
 
@@ -81,7 +86,7 @@ class Tool(NamedTuple):
 _RunId = Annotated[
     str, Meta(min_length=1, max_length=200, description="Id of a run, the beginning of an id, or latest")
 ]
-_Model = Annotated[str | None, Meta(description="Filter by model, as named in the run")]
+_ModelFilter = Annotated[str | None, Meta(description="Filter by model, as named in the run")]
 _Page = Annotated[PageNumber, Meta(description="Number of the page, from 1")]
 _PageSize = Annotated[int, Meta(ge=1, le=100, description="Items per page")]
 
@@ -105,7 +110,7 @@ class ValidateArguments(_Arguments, frozen=True, kw_only=True):
     max_errors: Annotated[int, Meta(ge=1, le=1_000, description="Maximum number of problems to return")] = 50
 
 
-_RUN_FIELDS = {
+_RUN_DESCRIPTIONS = {
     "paths": "Suites (.jsonl), scenarios (.yaml) and folders of them on this machine; or name a suite and its tier",
     "selection": "Filters on these cases",
     "suite": "A suite version such as v1.0, instead of paths; `pramana suite list` prints them",
@@ -131,7 +136,7 @@ _RUN_FIELDS = {
     "limits": "Limits on cost, tokens, time and concurrency",
     "cache": "Reuse cached replies to identical requests; never for functions and commands",
 }
-_SELECTION_FIELDS = {
+_SELECTION_DESCRIPTIONS = {
     "ids": "Filter by case ID",
     "categories": "Filter by category of test cases, or type of scenarios",
     "tags": "Filter by tag; any must match; `domain:` matches every tag that starts with it",
@@ -141,7 +146,7 @@ _SELECTION_FIELDS = {
     "text": "Filter by text in ID, name, prompt or expected outcome",
     "limit": "Maximum number of cases",
 }
-_LIMIT_FIELDS = {
+_LIMIT_DESCRIPTIONS = {
     "max_cost": "Cost limit of the run in US dollars, judges included; at most what this server may still spend",
     "max_total_tokens": "Token limit, input and output together; requests in flight are finished",
     "deadline_seconds": "Time limit in seconds",
@@ -149,15 +154,15 @@ _LIMIT_FIELDS = {
     "timeout_seconds": "Time limit per request",
 }
 SelectionArguments = make_arguments_struct(
-    Selection, _SELECTION_FIELDS, types={"limit": Annotated[int, Meta(ge=1)] | None}
+    Selection, _SELECTION_DESCRIPTIONS, types={"limit": Annotated[int, Meta(ge=1)] | None}
 )  # fmt: skip
-_PUBLISHED_FILTERS = {each.name: each.encode_name for each in fields(SelectionArguments)}
+_ARGUMENT_NAMES_BY_FILTER = {each.name: each.encode_name for each in fields(SelectionArguments)}
 """The names of the filters in the arguments."""
-LimitsArguments = make_arguments_struct(Limits, _LIMIT_FIELDS, types={})
-LimitChanges = changes_of(LimitsArguments)
+LimitsArguments = make_arguments_struct(Limits, _LIMIT_DESCRIPTIONS, types={})
+LimitChanges = make_changes_struct(LimitsArguments)
 RunArguments = make_arguments_struct(
     RunRequest,
-    _RUN_FIELDS,
+    _RUN_DESCRIPTIONS,
     types={
         "paths": tuple[str, ...],
         "selection": SelectionArguments,
@@ -206,7 +211,7 @@ class FailuresArguments(_Arguments, frozen=True, kw_only=True):
         Literal["failed", "errored", "unscored", "skipped"],
         Meta(description="failed: a wrong reply; errored: no reply, or a check broke; unscored: no verdict"),
     ] = "failed"
-    model: _Model = None
+    model: _ModelFilter = None
     page: _Page = 1
     page_size: _PageSize = 10
 
@@ -258,44 +263,48 @@ class FailureListView(_PageView, frozen=True, kw_only=True):
 # ── Tools ──
 
 
-async def _validate_tool(call: ToolCall, given: ValidateArguments) -> ToolAnswer:
-    if bool(given.paths) == (given.text is not None):
+async def _call_validate(call: ToolCall, arguments: ValidateArguments) -> ToolAnswer:
+    if bool(arguments.paths) == (arguments.text is not None):
         raise InvalidInput.from_problems([Problem("pass either paths or text", "paths")])
-    if given.text is not None:
-        found = await validate_text(call.app, call.credential, given.text, given.kind, max_errors=given.max_errors)
+    if arguments.text is not None:
+        found = await validate_text(
+            call.app, call.credential, arguments.text, arguments.kind, max_errors=arguments.max_errors
+        )
     else:
-        paths = tuple(map(Path, given.paths))
+        paths = tuple(map(Path, arguments.paths))
         found = await validate_files(
-            call.app, call.credential, paths, max_errors=given.max_errors, lint=given.lint
+            call.app, call.credential, paths, max_errors=arguments.max_errors, lint=arguments.lint
         )  # fmt: skip
     return ToolAnswer(found, briefs.render_validation(found))
 
 
-async def _run_tool(call: ToolCall, given: Any) -> ToolAnswer:
+async def _call_run(call: ToolCall, arguments: Any) -> ToolAnswer:
     request = arguments_to_request(
         RunRequest,
-        given,
-        paths=tuple(map(Path, given.paths)),
-        selection=_read_selection("selection", given.selection),
-        scenarios=None if given.scenarios is None else _read_selection("scenarios", given.scenarios),
-        limits=arguments_to_request(Limits, given.limits),
+        arguments,
+        paths=tuple(map(Path, arguments.paths)),
+        selection=_read_selection("selection", arguments.selection),
+        scenarios=None if arguments.scenarios is None else _read_selection("scenarios", arguments.scenarios),
+        limits=arguments_to_request(Limits, arguments.limits),
     )
-    return await _carry_out(call, partial(start_run, call.app, call.credential, request))
+    return await _execute_run(call, partial(start_run, call.app, call.credential, request))
 
 
-def _read_selection(argument: str, given: Struct) -> Selection:
+def _read_selection(argument: str, arguments: Struct) -> Selection:
     """Return the filters of a selection; refuse an empty list, which must not select everything."""
-    selection = arguments_to_request(Selection, given)
-    selection.refuse_empty_filters(argument, _PUBLISHED_FILTERS)
+    selection = arguments_to_request(Selection, arguments)
+    selection.refuse_empty_filters(argument, _ARGUMENT_NAMES_BY_FILTER)
     return selection
 
 
-async def _resume_tool(call: ToolCall, given: ResumeArguments) -> ToolAnswer:
-    limits = as_changes(Limits, given.limits)
-    return await _carry_out(call, partial(continue_run, call.app, call.credential, given.run, limits))
+async def _call_resume(call: ToolCall, arguments: ResumeArguments) -> ToolAnswer:
+    limits = collect_changes(Limits, arguments.limits)
+    return await _execute_run(call, partial(continue_run, call.app, call.credential, arguments.run, limits))
 
 
-async def _carry_out(call: ToolCall, start: Callable[[Watch, Stop], Awaitable[RunDetailView]]) -> ToolAnswer:
+async def _execute_run(
+    call: ToolCall, execute: Callable[[WatchProgress, Stop], Awaitable[RunDetailView]]
+) -> ToolAnswer:
     """Execute a run, report its progress, and stop it if the client cancels the call or disconnects."""
     stop, latest, counts = Stop(), list[Progress](), Counter[Outcome]()
 
@@ -303,21 +312,21 @@ async def _carry_out(call: ToolCall, start: Callable[[Watch, Stop], Awaitable[Ru
         counts.update(each.outcome for each in progress.results)
         latest[:] = [progress]
 
-    working = asyncio.ensure_future(start(watch, stop))
-    call.under_way[working] = stop
-    working.add_done_callback(call.under_way.pop)
+    working = asyncio.ensure_future(execute(watch, stop))
+    call.active_runs[working] = stop
+    working.add_done_callback(call.active_runs.pop)
     shown = -1
     try:
         while not working.done():
-            await asyncio.wait({working}, timeout=PROGRESS_EVERY_S)
-            if latest and latest[0].stored != shown:
-                shown = latest[0].stored
-                await call.report(shown, latest[0].run.expected, _format_progress(latest[0], counts))
+            await asyncio.wait({working}, timeout=PROGRESS_INTERVAL_S)
+            if latest and latest[0].stored_count != shown:
+                shown = latest[0].stored_count
+                await call.send_progress(shown, latest[0].run.expected, _format_progress(latest[0], counts))
     except BaseException:  # cancelled, or progress could not be sent: the client no longer waits for the run
         working.add_done_callback(_ignore_result)
         stop(INTERRUPTED)
         with anyio.CancelScope(shield=True):
-            await asyncio.wait({working}, timeout=2 * GRACE_S)
+            await asyncio.wait({working}, timeout=2 * CANCEL_GRACE_S)
         raise
     found = make_brief(await working)
     failed = None if isinstance(stop.error, BudgetSpent) else stop.error  # a limit that ends a run is not an error
@@ -327,62 +336,65 @@ async def _carry_out(call: ToolCall, start: Callable[[Watch, Stop], Awaitable[Ru
 def _format_progress(progress: Progress, counts: Mapping[Outcome, int]) -> str:
     ended = ", ".join(f"{counts[each]:,} {each.value}" for each in Outcome if counts.get(each))
     cost = f", ${progress.budget.cost_usd:.4f}" if progress.budget.cost_usd else ""
-    return f"run {progress.run.id}: {progress.stored:,} of {progress.run.expected:,} results ({ended}){cost}"
+    return f"run {progress.run.id}: {progress.stored_count:,} of {progress.run.expected:,} results ({ended}){cost}"
 
 
-def _ignore_result(working: "asyncio.Future[RunDetailView]") -> None:
+def _ignore_result(run_task: "asyncio.Future[RunDetailView]") -> None:
     """Retrieve the exception of an abandoned run, so that asyncio does not log it."""
-    if not working.cancelled():
-        working.exception()
+    if not run_task.cancelled():
+        run_task.exception()
 
 
-async def _list_runs_tool(call: ToolCall, given: RunsArguments) -> ToolAnswer:
+async def _call_list_runs(call: ToolCall, arguments: RunsArguments) -> ToolAnswer:
     wanted = RunFilter(
-        status=given.status,
-        model=given.model,
-        suite=given.suite,
+        status=arguments.status,
+        model=arguments.model,
+        suite=arguments.suite,
         outcomes=True,
-        page=given.page,
-        page_size=given.page_size,
+        page=arguments.page,
+        page_size=arguments.page_size,
     )
     found = await list_runs(call.app, call.credential, wanted)
     items = tuple(map(without_pooled_rate, found.items))
-    listed = RunListView(runs=items, total=found.total, page=given.page, page_size=given.page_size)
+    listed = RunListView(runs=items, total=found.total, page=arguments.page, page_size=arguments.page_size)
     return ToolAnswer(listed, briefs.render_runs(found))
 
 
-async def _show_tool(call: ToolCall, given: ShowArguments) -> ToolAnswer:
+async def _call_show(call: ToolCall, arguments: ShowArguments) -> ToolAnswer:
     results: list[ResultDetailView] = []
-    if given.result is not None:
-        results = [(await read_result(call.app, call.credential, given.run, given.result)).result]
-    elif given.case is not None:
-        page = PageRequest(page_size=CASE_RESULTS)
-        results = (await find_results(call.app, call.credential, given.run, given.case, page)).items
+    if arguments.result is not None:
+        results = [(await read_result(call.app, call.credential, arguments.run, arguments.result)).result]
+    elif arguments.case is not None:
+        page = PageRequest(page_size=MAX_CASE_RESULTS)
+        results = (await find_results(call.app, call.credential, arguments.run, arguments.case, page)).items
         if not results:
             raise NotFound(
-                f"run {given.run} has no result of a case {quote_text(given.case)}; the tool failures lists case IDs"
+                f"run {arguments.run} has no result of a case {quote_text(arguments.case)}; the tool failures lists "
+                "case IDs"
             )
-    run = make_brief(await read_run(call.app, call.credential, given.run))
+    run = make_brief(await read_run(call.app, call.credential, arguments.run))
     found = ShowView(run=run, results=tuple(map(without_raw_response, results)))
     return ToolAnswer(found, briefs.render_results(results) if results else briefs.render_run(run))
 
 
-async def _failures_tool(call: ToolCall, given: FailuresArguments) -> ToolAnswer:
-    wanted = FailureFilter(outcome=given.outcome, model=given.model, page=given.page, page_size=given.page_size)
-    found = await list_failures(call.app, call.credential, given.run, wanted)
+async def _call_list_failures(call: ToolCall, arguments: FailuresArguments) -> ToolAnswer:
+    wanted = FailureFilter(
+        outcome=arguments.outcome, model=arguments.model, page=arguments.page, page_size=arguments.page_size
+    )
+    found = await list_failures(call.app, call.credential, arguments.run, wanted)
     listed = FailureListView(
-        run=given.run,
+        run=arguments.run,
         failures=tuple(found.items),
         total=found.total,
-        page=given.page,
-        page_size=given.page_size,
+        page=arguments.page,
+        page_size=arguments.page_size,
     )
-    return ToolAnswer(listed, briefs.render_failures(found, wanted.offset + 1, given.outcome))
+    return ToolAnswer(listed, briefs.render_failures(found, wanted.offset + 1, arguments.outcome))
 
 
-async def _compare_tool(call: ToolCall, given: CompareArguments) -> ToolAnswer:
-    fields = {name: getattr(given, name) for name in CompareRequest.__struct_fields__}
-    wanted = CompareRequest(**fields | {"new": given.new or given.base})
+async def _call_compare(call: ToolCall, arguments: CompareArguments) -> ToolAnswer:
+    fields = {name: getattr(arguments, name) for name in CompareRequest.__struct_fields__}
+    wanted = CompareRequest(**fields | {"new": arguments.new or arguments.base})
     found = await compare_runs(call.app, call.credential, wanted)
     return ToolAnswer(found, briefs.render_comparison(found))
 
@@ -394,7 +406,7 @@ TOOLS: Mapping[str, Tool] = {
         "Returns every error and warning with file, line, column and path in the document. Sends nothing to a model.",
         ValidateArguments,
         ValidationView,
-        _validate_tool,
+        _call_validate,
     ),
     "run": Tool(
         "Run an evaluation",
@@ -406,7 +418,7 @@ TOOLS: Mapping[str, Tool] = {
         "python:package.module:function is called with each prompt.",
         RunArguments,
         RunBriefView,
-        _run_tool,
+        _call_run,
         read_only=False,
     ),
     "resume": Tool(
@@ -415,7 +427,7 @@ TOOLS: Mapping[str, Tool] = {
         "Returns what `run` returns, for the whole run.",
         ResumeArguments,
         RunBriefView,
-        _resume_tool,
+        _call_resume,
         read_only=False,
     ),
     "runs": Tool(
@@ -423,7 +435,7 @@ TOOLS: Mapping[str, Tool] = {
         "List stored runs, newest first, with id, status, suite, models, counts and pass rate. Use it to find ids.",
         RunsArguments,
         RunListView,
-        _list_runs_tool,
+        _call_list_runs,
     ),
     "show": Tool(
         "Show a run or a result",
@@ -431,7 +443,7 @@ TOOLS: Mapping[str, Tool] = {
         "full: prompt, reply, every check with its reason and evidence, times and tokens.",
         ShowArguments,
         ShowView,
-        _show_tool,
+        _call_show,
     ),
     "failures": Tool(
         "List failures",
@@ -439,7 +451,7 @@ TOOLS: Mapping[str, Tool] = {
         "`outcome`, return results that are errored or have no verdict instead.",
         FailuresArguments,
         FailureListView,
-        _failures_tool,
+        _call_list_failures,
     ),
     "compare": Tool(
         "Compare two runs",
@@ -448,6 +460,6 @@ TOOLS: Mapping[str, Tool] = {
         "improvement, or not proven.",
         CompareArguments,
         ComparisonView,
-        _compare_tool,
+        _call_compare,
     ),
 }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pramana.store.store import Store
 
 
-_SQLITE = "sqlite:///"
+_SQLITE_PREFIX = "sqlite:///"
 
 
 def open_store(url: str) -> "Store":
@@ -30,50 +30,50 @@ def open_store(url: str) -> "Store":
     from pramana.store.store import Store
 
     settings.restrict_data_folder()
-    if not url.startswith(_SQLITE):
+    if not url.startswith(_SQLITE_PREFIX):
         return Store(open_database(url))
     # Parsed here because SQLAlchemy 2.0 does not decode percent escapes in a path, while 2.1 does.
-    path = unquote(url.removeprefix(_SQLITE).partition("?")[0])
+    path = unquote(url.removeprefix(_SQLITE_PREFIX).partition("?")[0])
     try:
         return Store(open_database(make_url(url).set(database=path)))
     except StoreFailed as error:
         try:
-            hint = _path_hint(Path(path)) or _content_hint(str(error), Path(path))
+            hint = _make_path_hint(Path(path)) or _make_content_hint(str(error), Path(path))
         except OSError as invalid:  # no file can have this name
-            hint = f", whose name cannot be used: {invalid.strerror}{_NAME_FOLDER}"
+            hint = f", whose name cannot be used: {invalid.strerror}{_NAME_FOLDER_HINT}"
         raise StoreFailed(f"{error}; the store is {path}{hint}") from error
 
 
-def absolute_url(url: str) -> str:
+def make_url_absolute(url: str) -> str:
     """Return a store's URL with an absolute path, so that it is the same store in every working directory.
 
-    >>> absolute_url("postgresql://localhost/pramana"), absolute_url("sqlite:////data/pramana.sqlite3")
+    >>> make_url_absolute("postgresql://localhost/pramana"), make_url_absolute("sqlite:////data/pramana.sqlite3")
     ('postgresql://localhost/pramana', 'sqlite:////data/pramana.sqlite3')
     """
-    path, mark, options = url.removeprefix(_SQLITE).partition("?")
-    if not url.startswith(_SQLITE) or path in ("", ":memory:") or Path(unquote(path)).is_absolute():
+    path, mark, options = url.removeprefix(_SQLITE_PREFIX).partition("?")
+    if not url.startswith(_SQLITE_PREFIX) or path in ("", ":memory:") or Path(unquote(path)).is_absolute():
         return url
     return f"{settings.sqlite_url(Path.cwd() / unquote(path))}{mark}{options}"
 
 
-_NAME_FOLDER = "; name another folder in PRAMANA_HOME"
+_NAME_FOLDER_HINT = "; name another folder in PRAMANA_HOME"
 
 
-def _content_hint(message: str, path: Path) -> str:
+def _make_content_hint(message: str, path: Path) -> str:
     """Return a hint to append where the file is no store of Pramana, or a damaged one, else an empty string."""
     if path.is_dir():
-        return f", which is a folder, not a file{_NAME_FOLDER}"
+        return f", which is a folder, not a file{_NAME_FOLDER_HINT}"
     if "malformed" in message:
         return (
             "; the file is damaged: put back a copy of it, or move it and the files beside it with the same name away "
             "to begin an empty store"
         )
     if "not a database" in message or "already exists" in message:
-        return f"; the file is not a store of Pramana: move it away{_NAME_FOLDER.replace(';', ', or', 1)}"
+        return f"; the file is not a store of Pramana: move it away{_NAME_FOLDER_HINT.replace(';', ', or', 1)}"
     return ""
 
 
-def _path_hint(path: Path) -> str:
+def _make_path_hint(path: Path) -> str:
     """Return a hint to append to an error message when a file or its folder is not writable, else an empty string."""
     there = path.exists()
     writable = os.access(path.parent, os.W_OK | os.X_OK) and (not there or os.access(path, os.R_OK | os.W_OK))

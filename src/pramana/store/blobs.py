@@ -25,13 +25,13 @@ import msgspec
 
 from pramana import clock, settings
 from pramana.errors import AlreadyExists, InvalidInput, NotFound, StoreFailed, escape_control_characters, quote_text
-from pramana.hash import PREFIX
+from pramana.hash import HASH_PREFIX
 
 UNFINISHED_SUFFIX = ".part"
-ABANDONED_S = 3600.0
+ABANDONED_AFTER_S = 3600.0
 """Age in seconds after which a temporary file counts as left behind by a dead process."""
 
-_DIGEST = re.compile(rf"{PREFIX}([0-9a-f]{{64}})")
+_DIGEST_RE = re.compile(rf"{HASH_PREFIX}([0-9a-f]{{64}})")
 
 
 class Blobs:
@@ -54,13 +54,13 @@ class Blobs:
         ...     blobs.get(digest), digest[:15]
         (b'a wave', 'sha256:44307b3d')
         """
-        digest = PREFIX + hashlib.sha256(data).hexdigest()
+        digest = HASH_PREFIX + hashlib.sha256(data).hexdigest()
         path = self.path(digest)
         try:
             if digest in self._verified_digests and path.exists():
                 return digest
             self._create_folder(path.parent)
-            if not _has_content(path, data):  # a damaged file is rewritten, since the right bytes are at hand
+            if not _file_has_content(path, data):  # a damaged file is rewritten, since the right bytes are at hand
                 with write_temporary(path, data) as unfinished:
                     unfinished.replace(path)
             sync_folder(path.parent)  # also when another process has just renamed the file
@@ -78,13 +78,13 @@ class Blobs:
             raise StoreFailed(f"{digest} is not in {self.folder}; restore the file {path} from a backup") from None
         except OSError as error:
             raise StoreFailed(f"{digest} cannot be read from {path}: {error.strerror}") from None
-        if PREFIX + hashlib.sha256(data).hexdigest() != digest:
+        if HASH_PREFIX + hashlib.sha256(data).hexdigest() != digest:
             raise StoreFailed(f"{digest} is damaged: the content of {path} has changed; restore the file from a backup")
         return data
 
     def path(self, digest: str) -> Path:
         """Return the path of a digest's blob, whether it exists or not."""
-        found = _DIGEST.fullmatch(digest)
+        found = _DIGEST_RE.fullmatch(digest)
         if not found:
             raise InvalidInput(f"{quote_text(digest, 80)} is not a digest; expected sha256: and 64 digits of 0-9a-f")
         return self.folder / found[1][:2] / found[1][2:]
@@ -97,7 +97,7 @@ class Blobs:
         settings.make_private_folder(folder)
         for holder in holders:
             sync_folder(holder)
-        long_ago = clock.timestamp() - ABANDONED_S
+        long_ago = clock.timestamp() - ABANDONED_AFTER_S
         for left in folder.glob(f"*{UNFINISHED_SUFFIX}"):
             with suppress(OSError):
                 if left.stat().st_mtime < long_ago:
@@ -120,7 +120,7 @@ def write_temporary(path: Path, data: bytes) -> Iterator[Path]:
             unfinished.unlink()
 
 
-def _has_content(path: Path, data: bytes) -> bool:
+def _file_has_content(path: Path, data: bytes) -> bool:
     try:
         return path.stat().st_size == len(data) and path.read_bytes() == data
     except FileNotFoundError:
@@ -144,7 +144,7 @@ def sync_folder(folder: Path) -> None:
 # ── Uploaded recordings ──
 
 MAX_NAME_LENGTH = 200
-ENDINGS = (".wav", ".flac", ".ogg", ".mp3")
+RECORDING_EXTENSIONS = (".wav", ".flac", ".ogg", ".mp3")
 _NAME_PART_RE = re.compile(r"[^\W_][\w .()+=,@-]*")
 
 
@@ -168,9 +168,9 @@ class Recordings:
 
         A name that already has other content raises `AlreadyExists`, unless `replace` is set.
         """
-        path = self._resolve_path(PREFIX + hashlib.sha256(data).hexdigest() if name is None else _check_name(name))
+        path = self._resolve_path(HASH_PREFIX + hashlib.sha256(data).hexdigest() if name is None else _check_name(name))
         try:
-            if self._has_same_content(path, data, replace=replace):
+            if self._check_same_content(path, data, replace=replace):
                 return self._describe_file(path), False
             new_folders = [each.parent for each in path.parents if not each.exists()]
             settings.make_private_folder(path.parent)
@@ -193,12 +193,12 @@ class Recordings:
                 try:
                     path.hardlink_to(unfinished)
                 except FileExistsError:
-                    if self._has_same_content(path, data):
+                    if self._check_same_content(path, data):
                         return False  # otherwise it was removed in the meantime
                 else:
                     return True
 
-    def _has_same_content(self, path: Path, data: bytes, *, replace: bool = False) -> bool:
+    def _check_same_content(self, path: Path, data: bytes, *, replace: bool = False) -> bool:
         """Return whether a file has this content; raise `AlreadyExists` if it has another, unless `replace` is set."""
         try:
             same = path.read_bytes() == data
@@ -216,7 +216,7 @@ class Recordings:
         missing = NotFound(f"there is no recording /audio/{escape_control_characters(name)[:MAX_NAME_LENGTH]}")
         try:
             found = self._resolve_path(name)
-            if _DIGEST.fullmatch(name) and not found.is_file():
+            if _DIGEST_RE.fullmatch(name) and not found.is_file():
                 found = self._blobs.path(name)
             if not stat.S_ISREG(found.stat().st_mode):
                 raise missing
@@ -269,6 +269,6 @@ def _check_name(name: str) -> str:
             f"{quote_text(name)} is not a valid recording name; use letters, digits and hyphens, folders by /, "
             f"{MAX_NAME_LENGTH} characters at most"
         )
-    if not name.lower().endswith(ENDINGS):
-        raise InvalidInput(f"{quote_text(name)} does not end in {', '.join(ENDINGS)}")
+    if not name.lower().endswith(RECORDING_EXTENSIONS):
+        raise InvalidInput(f"{quote_text(name)} does not end in {', '.join(RECORDING_EXTENSIONS)}")
     return name

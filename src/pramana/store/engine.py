@@ -40,62 +40,62 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from pramana import clock, settings
 from pramana.errors import InvalidInput, StoreFailed
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 from pramana.store.records import escape_text, unescape_text
 from pramana.store.schema import LATEST_MIGRATION, changes, metadata
 
-_Each = TypeVar("_Each")
+_Item = TypeVar("_Item")
 
-BUSY_SECONDS = 30
-LOG_PAGES = 8_192
+BUSY_TIMEOUT_S = 30
+CHECKPOINT_PAGES = 8_192
 """Pages of SQLite's write-ahead log (32 MB) before a checkpoint: eight times the default, so fewer checkpoints."""
 CHUNK_ROWS = 256
 """Rows per query: few enough not to block an event loop noticeably, many enough to make the query's overhead
 negligible."""
 _BAD_URL_MESSAGE = "the database URL is neither sqlite:////path/to/file nor postgresql://user@host/name"
-_FIRST_LOCK = 0x5072616D
+_FIRST_LOCK_KEY = 0x5072616D
 """The letters "Pram" as a prefix, because other programs may use advisory locks in the same database."""
 
 
 @unique
-class Lock(IntEnum):
+class LockKey(IntEnum):
     """Keys of PostgreSQL's advisory locks; each is unique.
 
     SQLite needs none: it has one writer at a time.
     """
 
-    MIGRATING = _FIRST_LOCK
-    SHARING_CASES = _FIRST_LOCK + 1
-    CHANGES = _FIRST_LOCK + 2
-    SCENARIOS = _FIRST_LOCK + 3
-    SUBMISSIONS = _FIRST_LOCK + 4
-    SUITES = _FIRST_LOCK + 5
+    MIGRATING = _FIRST_LOCK_KEY
+    SHARING_CASES = _FIRST_LOCK_KEY + 1
+    CHANGES = _FIRST_LOCK_KEY + 2
+    SCENARIOS = _FIRST_LOCK_KEY + 3
+    SUBMISSIONS = _FIRST_LOCK_KEY + 4
+    SUITES = _FIRST_LOCK_KEY + 5
 
 
 SQLITE_POOL = {"pool_size": 20, "max_overflow": 40, "pool_use_lifo": True}
 POSTGRESQL_POOL = {"pool_size": 10, "max_overflow": 20, "pool_use_lifo": True}
 """Connections to keep, and how many more to allow: enough for all threads of a server, its runs and its maintenance, so
 that none waits for a connection. PostgreSQL allows a hundred in total for all processes."""
-CONNECT_SECONDS = 10
+CONNECT_TIMEOUT_S = 10
 
 
-_VERSION_TABLE = (
+_CREATE_VERSION_TABLE = (
     "CREATE TABLE alembic_version"
     " (version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
 )
 """The statement that Alembic uses."""
-_TAKE_LOCK = text("SELECT pg_advisory_xact_lock(:key)")
-INSERT_BATCH_SIZES = (100, 20, 4)
+_TAKE_LOCK_QUERY = text("SELECT pg_advisory_xact_lock(:key)")
+ROWS_PER_INSERT = (100, 20, 4)
 """Rows per INSERT statement in SQLite. At 25 values a row, 100 rows stay well under its limit of 32,766 values;
 remaining rows use smaller batches."""
 
 
 @cache
-def _multi_row_statement(statement: str, count: int) -> str | None:
-    """Return the statement for `count` rows at once; None if it does not have the form `… VALUES (…) …`."""
+def _make_multi_row_statement(statement: str, row_count: int) -> str | None:
+    """Return the statement for `row_count` rows at once; None if it does not have the form `… VALUES (…) …`."""
     head, values, rest = statement.partition(" VALUES ")
     row, conflict, tail = rest.partition(" ON CONFLICT")
-    return f"{head}{values}{', '.join([row] * count)}{conflict}{tail}" if values else None
+    return f"{head}{values}{', '.join([row] * row_count)}{conflict}{tail}" if values else None
 
 
 class Database:
@@ -116,7 +116,7 @@ class Database:
             yield connection
 
     @contextmanager
-    def read_one_statement(self) -> Iterator[Connection]:
+    def connect_for_one_statement(self) -> Iterator[Connection]:
         """Open a connection for one statement; in SQLite without a transaction, which would double the cost.
 
         It also avoids releasing the GIL for BEGIN, which costs far more beside a busy event loop.
@@ -145,8 +145,8 @@ class Database:
         # Python's sqlite3 releases the GIL for each row, and the event loop takes it. With many rows per statement, the
         # two threads contend for it a hundred times less.
         done = 0
-        for size in INSERT_BATCH_SIZES:
-            while len(rows) - done >= size and (many := _multi_row_statement(statement, size)):
+        for size in ROWS_PER_INSERT:
+            while len(rows) - done >= size and (many := _make_multi_row_statement(statement, size)):
                 connection.exec_driver_sql(many, tuple(chain.from_iterable(rows[done : done + size])))
                 done += size
         if done < len(rows):
@@ -166,12 +166,12 @@ class Database:
         return decoded
 
     @staticmethod
-    def lock(connection: Connection, key: Lock) -> None:
+    def lock(connection: Connection, key: LockKey) -> None:
         """Wait for an advisory lock of PostgreSQL; does nothing in SQLite, which has one writer."""
         if connection.dialect.name == "postgresql":
-            connection.execute(_TAKE_LOCK, {"key": int(key)})
+            connection.execute(_TAKE_LOCK_QUERY, {"key": int(key)})
 
-    def now(self, connection: Connection) -> float:
+    def read_clock(self, connection: Connection) -> float:
         """Return the clock for leases: that of the database server, because several machines may share it."""
         if self.is_sqlite:
             return clock.timestamp()
@@ -180,11 +180,11 @@ class Database:
     def migrate(self) -> None:
         """Migrate the schema to the latest version, once, even if several processes open the store at the same time."""
         with self.read_transaction() as connection:
-            if _schema_version(connection) == LATEST_MIGRATION:
+            if _read_schema_version(connection) == LATEST_MIGRATION:
                 return
         with self.write_transaction() as connection:
-            self.lock(connection, Lock.MIGRATING)
-            if (version := _schema_version(connection)) is None:
+            self.lock(connection, LockKey.MIGRATING)
+            if (version := _read_schema_version(connection)) is None:
                 _create_schema(connection)
             elif version != LATEST_MIGRATION:
                 _upgrade_schema(connection)
@@ -205,12 +205,12 @@ class StorePart:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def _rows(self, query: Select[Any]) -> Sequence[Any]:
+    def _fetch_rows(self, query: Select[Any]) -> Sequence[Any]:
         """Return the rows of a query, run in a read transaction by itself."""
         with self._database.read_transaction() as connection:
             return connection.execute(query).all()
 
-    def _value(self, query: Select[Any]) -> Any:
+    def _fetch_value(self, query: Select[Any]) -> Any:
         """Return the first value of a query, run in a read transaction by itself; None if there is no row."""
         with self._database.read_transaction() as connection:
             return connection.execute(query).scalar()
@@ -248,7 +248,7 @@ def _open_sqlite(url: URL) -> Engine:
         settings.open_private_file(path).close()
     engine = create_engine(
         url.set(drivername="sqlite+pysqlite"),
-        connect_args={"timeout": BUSY_SECONDS},
+        connect_args={"timeout": BUSY_TIMEOUT_S},
         **SQLITE_POOL,
     )
 
@@ -258,7 +258,7 @@ def _open_sqlite(url: URL) -> Engine:
         try:
             _enable_write_ahead_log(connection)
             connection.execute("PRAGMA synchronous=FULL")
-            connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
+            connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
             connection.execute("PRAGMA foreign_keys=ON")
         except sqlite3.Error:
             connection.close()  # the pool never gets this connection, so would not close it
@@ -275,7 +275,7 @@ def _open_sqlite(url: URL) -> Engine:
 
 def _enable_write_ahead_log(connection: sqlite3.Connection) -> None:
     """Switch the file to a write-ahead log; retry while it is locked, as SQLite's timeout does not apply here."""
-    give_up = clock.monotonic() + BUSY_SECONDS
+    give_up = clock.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
@@ -291,15 +291,15 @@ def _open_postgresql(url: URL) -> Engine:
     try:
         return create_engine(
             url.set(drivername="postgresql+psycopg"),
-            connect_args={} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_SECONDS},
+            connect_args={} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_S},
             pool_pre_ping=True,
             **POSTGRESQL_POOL,
         )
     except ModuleNotFoundError as error:
-        raise StoreFailed(f"PostgreSQL needs one more package: {install_command('postgres')}") from error
+        raise StoreFailed(f"PostgreSQL needs one more package: {make_install_command('postgres')}") from error
 
 
-def _schema_version(connection: Connection) -> str | None:
+def _read_schema_version(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
@@ -308,7 +308,7 @@ def _schema_version(connection: Connection) -> str | None:
 def _create_schema(connection: Connection) -> None:
     """Create the latest schema in an empty database, equal to all migrations together, without importing Alembic."""
     metadata.create_all(connection, checkfirst=False)
-    connection.execute(text(_VERSION_TABLE))
+    connection.execute(text(_CREATE_VERSION_TABLE))
     connection.execute(text("INSERT INTO alembic_version (version_num) VALUES (:head)"), {"head": LATEST_MIGRATION})
 
 
@@ -333,7 +333,7 @@ def timestamp() -> str:
     return clock.now().isoformat(timespec="milliseconds")
 
 
-def split_into_chunks(items: Iterable[_Each]) -> Iterator[list[_Each]]:
+def split_into_chunks(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     """Yield the items in lists of `CHUNK_ROWS`."""
     iterator = iter(items)
     while some := list(islice(iterator, CHUNK_ROWS)):
@@ -346,11 +346,11 @@ def _explain_errors() -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         said = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-        advice = next((advice for message, advice in _ADVICE.items() if message in said), "")
+        advice = next((advice for message, advice in _ADVICE_BY_MESSAGE.items() if message in said), "")
         raise StoreFailed(f"the database failed: {said}{advice}") from error
 
 
-_ADVICE = {
+_ADVICE_BY_MESSAGE = {
     "database or disk is full": "; free some space: stored data is kept",
     "database is locked": "; another program is writing to it: try again when that program has ended",
 }
@@ -380,7 +380,7 @@ def record_change(connection: Connection, kind: ChangeKind, subject: str, action
 
     Without the lock, a row could become visible after one with a higher number, and watchers would miss it.
     """
-    Database.lock(connection, Lock.CHANGES)
+    Database.lock(connection, LockKey.CHANGES)
     row = {"at": timestamp(), "kind": kind, "subject": escape_text(subject), "action": action}
     (number,) = connection.execute(insert(changes), row).inserted_primary_key or (0,)
     if number % 100 == 0:
@@ -390,15 +390,15 @@ def record_change(connection: Connection, kind: ChangeKind, subject: str, action
 class Changes(StorePart):
     """The log of changes of a store."""
 
-    def first(self) -> int:
+    def first_number(self) -> int:
         """Return the number of the oldest change kept; 0 if there is none."""
-        return int(self._value(select(func.coalesce(func.min(changes.c.change_no), 0))))
+        return int(self._fetch_value(select(func.coalesce(func.min(changes.c.change_no), 0))))
 
-    def last(self) -> int:
+    def last_number(self) -> int:
         """Return the number of the latest change; 0 if there is none."""
-        return int(self._value(select(func.coalesce(func.max(changes.c.change_no), 0))))
+        return int(self._fetch_value(select(func.coalesce(func.max(changes.c.change_no), 0))))
 
-    def after(self, number: int, limit: int = 500) -> list[Change]:
+    def list_after(self, change_number: int, limit: int = 500) -> list[Change]:
         """Return the changes after a number, oldest first."""
-        query = select(changes).where(changes.c.change_no > number).order_by(changes.c.change_no).limit(limit)
-        return [Change(row[0], row[1], row[2], unescape_text(row[3]), row[4]) for row in self._rows(query)]
+        query = select(changes).where(changes.c.change_no > change_number).order_by(changes.c.change_no).limit(limit)
+        return [Change(row[0], row[1], row[2], unescape_text(row[3]), row[4]) for row in self._fetch_rows(query)]

@@ -16,24 +16,24 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 from sqlalchemy import ColumnElement, Connection, Select, String, cast, func, literal, select
 
-from pramana.hash import PREFIX
+from pramana.hash import HASH_PREFIX
 from pramana.model import Outcome, Run
 from pramana.store.engine import CHUNK_ROWS, Database, StorePart
 from pramana.store.records import escape_text, unescape_text
 from pramana.store.schema import cases, results, run_cases, runs, scorings
-from pramana.store.scoring import LINK_COLUMNS, ScoringLink, count_outcomes, scorings_in_effect
+from pramana.store.scoring import SCORING_LINK_COLUMNS, ScoringLink, count_outcomes, list_scorings_in_effect
 
-_Of = TypeVar("_Of")
-_Sums = TypeVar("_Sums")
+_CacheKey = TypeVar("_CacheKey")
+_CacheValue = TypeVar("_CacheValue")
 MAX_CACHED_TIMES = 4_000_000
 """Limit for all runs together: 32 MB."""
-_KEPT_SUMS = 10_000
+_MAX_CACHED_ENTRIES = 10_000
 
 
 class RunMeasurements(Struct, frozen=True):
     """Outcomes and times of one model in one variant of a run."""
 
-    outcomes: Mapping[Outcome, int]
+    outcome_counts: Mapping[Outcome, int]
     times_s: "array[float]"
     """Durations of replies that were not read from the cache, sorted."""
 
@@ -41,13 +41,13 @@ class RunMeasurements(Struct, frozen=True):
 class EndedCounts(Struct, frozen=True):
     """Outcomes of a run, as counted so far."""
 
-    outcomes: Mapping[Outcome, int]
+    outcome_counts: Mapping[Outcome, int]
     """Counts over all models."""
     scored_variants: frozenset[tuple[str, str]]
     """Pairs of model and variant that have a verdict: a case has that many results per repeat."""
-    stored: int
+    stored_count: int
     """Number of results in the run at the time of counting."""
-    last: int
+    last_seq: int
     """Sequence number of the last counted result."""
     by_model: Mapping[str, Mapping[Outcome, int]] = {}
     """Counts of each model, if the run has several."""
@@ -55,34 +55,34 @@ class EndedCounts(Struct, frozen=True):
 
 _Measured = Mapping[str, RunMeasurements]
 """Measurements by variant."""
-_Key = tuple[int, str, int, tuple[int, ...]]
-_Judged = tuple[int, tuple[int, ...]]
+_ModelCacheKey = tuple[int, str, int, tuple[int, ...]]
+_RunCacheKey = tuple[int, tuple[int, ...]]
 """A run and its finished scorings."""
 _NO_RESULTS = EndedCounts({}, frozenset(), 0, 0)
 
 
-class _CountCache(Generic[_Of, _Sums]):
+class _CountCache(Generic[_CacheKey, _CacheValue]):
     """A cache of counts, limited by entries and by the times in them; the oldest entries are evicted first."""
 
-    def __init__(self, times_in: Callable[[_Sums], int] = lambda _: 0) -> None:
+    def __init__(self, times_in: Callable[[_CacheValue], int] = lambda _: 0) -> None:
         self._lock, self._count_times = threading.Lock(), times_in
-        self._entries: OrderedDict[_Of, _Sums] = OrderedDict()
+        self._entries: OrderedDict[_CacheKey, _CacheValue] = OrderedDict()
         self._total_times = 0
 
-    def get_many(self, keys: Iterable[_Of]) -> dict[_Of, _Sums]:
+    def get_many(self, keys: Iterable[_CacheKey]) -> dict[_CacheKey, _CacheValue]:
         """Return the cached entries among the keys."""
         with self._lock:
             return {each: self._entries[each] for each in keys if each in self._entries}
 
-    def put(self, new_sums: Mapping[_Of, _Sums]) -> None:
+    def put(self, entries: Mapping[_CacheKey, _CacheValue]) -> None:
         with self._lock:
-            for of, sums in new_sums.items():
+            for of, sums in entries.items():
                 self._total_times += self._count_times(sums) - (
                     self._count_times(self._entries[of]) if of in self._entries else 0
                 )
                 self._entries[of] = sums
                 self._entries.move_to_end(of)
-            while self._entries and (self._total_times > MAX_CACHED_TIMES or len(self._entries) > _KEPT_SUMS):
+            while self._entries and (self._total_times > MAX_CACHED_TIMES or len(self._entries) > _MAX_CACHED_ENTRIES):
                 self._total_times -= self._count_times(self._entries.popitem(last=False)[1])
 
 
@@ -91,21 +91,21 @@ class History(StorePart):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._known: _CountCache[_Key, _Measured] = _CountCache(
+        self._known: _CountCache[_ModelCacheKey, _Measured] = _CountCache(
             lambda measured: sum(len(each.times_s) for each in measured.values())
         )
         self._distinct: _CountCache[frozenset[str], int] = _CountCache()
         self._asked: _CountCache[str, str] = _CountCache()
-        self._ended: _CountCache[_Judged, EndedCounts] = _CountCache()
+        self._ended: _CountCache[_RunCacheKey, EndedCounts] = _CountCache()
 
-    def count_ended(self, run_records: Sequence[Run]) -> list[EndedCounts | None]:
+    def count_run_outcomes(self, run_records: Sequence[Run]) -> list[EndedCounts | None]:
         """Return the outcomes of each run by its newest checks; None for a deleted run."""
         with self._database.read_transaction() as connection:
-            rows = _run_rows(connection, run_records)
+            rows = _read_cache_keys(connection, run_records)
             known = self._ended.get_many(key for key, _ in rows.values())
             plans = {rows[run.id][0]: run.plan for run in run_records if run.id in rows}
             several = {key for key, plan in plans.items() if len(plan.targets) * len(plan.variants) > 1}
-            grown = {key: number for key, number in rows.values() if known.get(key, _NO_RESULTS).stored != number}
+            grown = {key: number for key, number in rows.values() if known.get(key, _NO_RESULTS).stored_count != number}
             found = known | _count_runs(connection, grown, known, several)
         self._ended.put(found)
         return [found.get(rows[run.id][0], _NO_RESULTS) if run.id in rows else None for run in run_records]
@@ -114,7 +114,7 @@ class History(StorePart):
         """Return a model's measurements in each run; empty for a deleted run. `model` is the name as typed."""
         found: list[_Measured] = []
         with self._database.read_transaction() as connection:
-            rows = _run_rows(connection, run_records)
+            rows = _read_cache_keys(connection, run_records)
         for run in run_records:
             if run.id not in rows:
                 found.append({})
@@ -129,18 +129,18 @@ class History(StorePart):
             found.append(known[key])
         return found
 
-    def distinct_cases(self, run_ids: Iterable[str]) -> int:
+    def count_distinct_cases(self, run_ids: Iterable[str]) -> int:
         """Return the number of distinct cases in some runs; a case that several of them share counts once."""
         ids = frozenset(run_ids)
         known = self._distinct.get_many([ids])
         if ids not in known:
             mine = select(runs.c.run_no).where(runs.c.id.in_(ids))
             query = select(func.count(run_cases.c.case_no.distinct())).where(run_cases.c.run_no.in_(mine))
-            known[ids] = int(self._value(query))
+            known[ids] = int(self._fetch_value(query))
             self._distinct.put(known)
         return known[ids]
 
-    def cases_digests(self, run_records: Sequence[Run]) -> list[str | None]:
+    def hash_cases(self, run_records: Sequence[Run]) -> list[str | None]:
         """Return a digest of each run's cases, equal for equal cases; None for a deleted run.
 
         Neither models nor the order of cases matter. The cases of a run never change, so each run is read once.
@@ -150,29 +150,29 @@ class History(StorePart):
         for run in run_records:
             if run.id not in found:
                 with self._database.read_transaction() as connection:
-                    if digest := _cases_digest(connection, run.number, alike):
+                    if digest := _hash_cases(connection, run.number, alike):
                         found[run.id] = digest
         self._asked.put(found)
         return [found.get(run.id) for run in run_records]
 
-    def rescoring_labels(self, run_records: Sequence[Run]) -> list[tuple[str, ...]]:
+    def list_rescoring_labels(self, run_records: Sequence[Run]) -> list[tuple[str, ...]]:
         """Return the labels of the rescorings that each run is read by, in order.
 
         The first scoring, which came with the replies, is left out.
 
         Empty if the run is read by its own verdicts.
         """
-        query = select(runs.c.id, scorings.c.label, *LINK_COLUMNS)
+        query = select(runs.c.id, scorings.c.label, *SCORING_LINK_COLUMNS)
         query = query.join_from(scorings, runs, scorings.c.run_no == runs.c.run_no)
         query = query.where(
             runs.c.id.in_([escape_text(run.id) for run in run_records]), scorings.c.finished.is_not(None)
         )
         every: dict[str, dict[ScoringLink, str]] = {}
-        for run_id, label, *link in self._rows(query.order_by(scorings.c.scoring)):
+        for run_id, label, *link in self._fetch_rows(query.order_by(scorings.c.scoring)):
             every.setdefault(run_id, {})[ScoringLink(*link)] = unescape_text(label)
         found: dict[str, list[str]] = {}
         for run_id, labels in every.items():
-            used = set(scorings_in_effect(list(labels))) - {0}
+            used = set(list_scorings_in_effect(list(labels))) - {0}
             found[run_id] = [label for link, label in labels.items() if link.number in used]
         # Two rescorings in a row by the same judge count as one.
         return [tuple(label for label, _ in groupby(found.get(run.id, ()))) for run in run_records]
@@ -181,106 +181,112 @@ class History(StorePart):
 # ── Digests of cases ──
 
 
-def _cases_digest(connection: Connection, run_no: int, alike: dict[bytes, str]) -> str | None:
-    """Return the digest of a run's cases; `alike` caches digests by the numbers of the cases."""
+def _hash_cases(connection: Connection, run_no: int, digest_by_cases: dict[bytes, str]) -> str | None:
+    """Return the digest of a run's cases; `digest_by_cases` caches digests by the numbers of the cases."""
     mine = run_cases.c.run_no == run_no
     listed = select(func.aggregate_strings(cast(run_cases.c.case_no, String), ",")).where(mine)
     numbers: str | None = connection.execute(listed).scalar()
     if numbers is None:
         return None
     key = hashlib.sha256(",".join(sorted(numbers.split(","))).encode()).digest()
-    if key not in alike:
+    if key not in digest_by_cases:
         query = select(cases.c.digest).join_from(run_cases, cases).where(mine)
         digest = hashlib.sha256()
         ordered = query.order_by(cases.c.digest).execution_options(yield_per=CHUNK_ROWS)
         for each in connection.scalars(ordered):
             digest.update(each.encode())
-        alike[key] = PREFIX + digest.hexdigest()
-    return alike[key]
+        digest_by_cases[key] = HASH_PREFIX + digest.hexdigest()
+    return digest_by_cases[key]
 
 
 # ── Outcomes of runs ──
 
 
-def _run_rows(connection: Connection, run_records: Sequence[Run]) -> dict[str, tuple[_Judged, int]]:
+def _read_cache_keys(connection: Connection, run_records: Sequence[Run]) -> dict[str, tuple[_RunCacheKey, int]]:
     """Return the cache key and the number of results of each run; deleted runs are left out."""
     query = select(runs.c.id, runs.c.run_no, runs.c.stored).where(
         runs.c.id.in_([escape_text(run.id) for run in run_records])
     )
     as_of = {run.id: run.scoring for run in run_records}
     rows = connection.execute(query).all()
-    finished = select(scorings.c.run_no, *LINK_COLUMNS).where(
+    finished = select(scorings.c.run_no, *SCORING_LINK_COLUMNS).where(
         scorings.c.run_no.in_([row.run_no for row in rows]), scorings.c.finished.is_not(None)
     )
     links: dict[int, list[ScoringLink]] = {}
     for run_no, *link in connection.execute(finished.order_by(scorings.c.scoring)):
         links.setdefault(run_no, []).append(ScoringLink(*link))
     return {
-        row.id: ((row.run_no, tuple(scorings_in_effect(links.get(row.run_no, ()), as_of.get(row.id)))), row.stored)
+        row.id: ((row.run_no, tuple(list_scorings_in_effect(links.get(row.run_no, ()), as_of.get(row.id)))), row.stored)
         for row in rows
     }
 
 
 def _count_runs(
     connection: Connection,
-    grown: Mapping[_Judged, int],
-    known: Mapping[_Judged, EndedCounts],
-    several: Container[_Judged],
-) -> dict[_Judged, EndedCounts]:
+    stored_counts: Mapping[_RunCacheKey, int],
+    earlier_counts: Mapping[_RunCacheKey, EndedCounts],
+    multi_variant_runs: Container[_RunCacheKey],
+) -> dict[_RunCacheKey, EndedCounts]:
     """Count the results of runs that have new ones: uncounted runs together, others from where counting stopped.
 
-    Rescored runs are counted from the start. `several` holds the runs with more than one model or variant.
+    Rescored runs are counted from the start. `multi_variant_runs` holds the runs with more than one model or variant.
     """
-    found = dict.fromkeys(grown, _NO_RESULTS)
+    found = dict.fromkeys(stored_counts, _NO_RESULTS)
 
-    def add(rows: Iterable[Sequence[Any]], keys: Iterable[_Judged]) -> None:
+    def add(rows: Iterable[Sequence[Any]], keys: Iterable[_RunCacheKey]) -> None:
         by_run = {key[0]: key for key in keys}
         for run_no, model, variant, outcome, number, last in rows:
             key, typed = by_run[run_no], unescape_text(model)
             sums, ended = found[key], Outcome(outcome)
             found[key] = EndedCounts(
-                _add_count(sums.outcomes, ended, number),
+                _add_count(sums.outcome_counts, ended, number),
                 sums.scored_variants | {(model, variant)}
                 if ended in (Outcome.PASSED, Outcome.FAILED)
                 else sums.scored_variants,
-                grown[key],
-                max(sums.last, last),
+                stored_counts[key],
+                max(sums.last_seq, last),
                 {**sums.by_model, typed: _add_count(sums.by_model.get(typed, {}), ended, number)},
             )
 
-    once = [key for key in grown if key[1] == (0,)]
+    once = [key for key in stored_counts if key[1] == (0,)]
     for many in (False, True):
-        if beginners := [key for key in once if key not in known and (key in several) is many]:
+        if beginners := [key for key in once if key not in earlier_counts and (key in multi_variant_runs) is many]:
             of_them = results.c.run_no.in_([run_no for run_no, _ in beginners])
-            add(connection.execute(_count_query(of_them, many=many)).all(), beginners)
-    for key in grown:
+            add(connection.execute(_make_count_query(of_them, by_variant=many)).all(), beginners)
+    for key in stored_counts:
         if key[1] != (0,):
             add(count_outcomes(connection, *key, results.c.run_no, results.c.model, results.c.variant), [key])
-        elif key in known:
-            found[key] = known[key]
-            new = _count_query(results.c.run_no == key[0], results.c.seq > known[key].last, many=key in several)
+        elif key in earlier_counts:
+            found[key] = earlier_counts[key]
+            new = _make_count_query(
+                results.c.run_no == key[0],
+                results.c.seq > earlier_counts[key].last_seq,
+                by_variant=key in multi_variant_runs,
+            )
             add(connection.execute(new).all(), [key])
     return found
 
 
-def _add_count(counts: Mapping[Outcome, int], outcome: Outcome, number: int) -> Mapping[Outcome, int]:
-    return {**counts, outcome: counts.get(outcome, 0) + number}
+def _add_count(counts: Mapping[Outcome, int], outcome: Outcome, increment: int) -> Mapping[Outcome, int]:
+    return {**counts, outcome: counts.get(outcome, 0) + increment}
 
 
-def _count_query(*conditions: ColumnElement[bool], many: bool) -> Select[Any]:
-    """Return the query that counts outcomes; if `many` is not set, an index alone answers it."""
-    ways = [results.c.model, results.c.variant] if many else [literal(""), literal("")]
+def _make_count_query(*conditions: ColumnElement[bool], by_variant: bool) -> Select[Any]:
+    """Return the query that counts outcomes; if `by_variant` is not set, an index alone answers it."""
+    ways = [results.c.model, results.c.variant] if by_variant else [literal(""), literal("")]
     query = select(results.c.run_no, *ways, results.c.outcome, func.count(), func.max(results.c.seq)).where(*conditions)
-    return query.group_by(results.c.run_no, results.c.outcome, *(ways if many else ()))
+    return query.group_by(results.c.run_no, results.c.outcome, *(ways if by_variant else ()))
 
 
 # ── A model over time ──
 
 
-def _measure_run(connection: Connection, run_no: int, model: str, among: Sequence[int]) -> _Measured:
+def _measure_run(connection: Connection, run_no: int, model: str, scoring_numbers: Sequence[int]) -> _Measured:
     mine = (results.c.run_no == run_no, results.c.model == escape_text(model))
     outcomes: dict[str, dict[Outcome, int]] = {}
-    for variant, outcome, number, _ in count_outcomes(connection, run_no, among, results.c.variant, where=mine[1:]):
+    for variant, outcome, number, _ in count_outcomes(
+        connection, run_no, scoring_numbers, results.c.variant, conditions=mine[1:]
+    ):
         outcomes.setdefault(variant, {})[outcome] = number
     timed = select(results.c.total_s).where(*mine, results.c.variant == "text", results.c.cached.is_(False))
     timed = timed.where(results.c.total_s.is_not(None)).order_by(results.c.total_s)

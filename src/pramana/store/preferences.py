@@ -54,30 +54,30 @@ class PreferencesStore(StorePart):
         """Return the current settings."""
         mine = preferences.c.name.in_(Preferences.__struct_fields__)  # prices are in the same table
         query = select(preferences.c.name, preferences.c.value).where(mine)
-        known = {name: msgspec.json.decode(value) for name, value in self._rows(query)}
+        known = {name: msgspec.json.decode(value) for name, value in self._fetch_rows(query)}
         if origins := known.get("cors_origins"):
             known["cors_origins"] = [each for each in origins if _is_valid_origin(each)]
         return msgspec.convert(known, Preferences)
 
-    def write(self, changed: Mapping[str, Any]) -> Preferences:
+    def write(self, changes: Mapping[str, Any]) -> Preferences:
         """Change some settings, all or none; None resets one to its default."""
         names = Preferences.__struct_fields__
-        for name in changed:
+        for name in changes:
             if name not in names:
                 raise InvalidInput(f"unknown setting {quote_text(name)}{suggest_similar(name, names)}")
-        kept = {name: value for name, value in changed.items() if value is not None}
+        kept = {name: value for name, value in changes.items() if value is not None}
         try:
             msgspec.convert(kept, Preferences)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"invalid setting: {error}") from None
         with self._database.write_transaction() as connection:
-            for name in sorted(changed):  # in a fixed order, so that two writers cannot deadlock
+            for name in sorted(changes):  # in a fixed order, so that two writers cannot deadlock
                 if name in kept:
                     row = (name, msgspec.json.encode(kept[name]).decode(), timestamp())
                     self._database.run_many(connection, UPSERT_PREFERENCE, [row])
                 else:
                     connection.execute(delete(preferences).where(preferences.c.name == name))
-            record_change(connection, "settings", ", ".join(sorted(changed)), "updated")
+            record_change(connection, "settings", ", ".join(sorted(changes)), "updated")
         return self.read()
 
 
@@ -93,11 +93,11 @@ def _is_valid_origin(origin: Any) -> bool:
 
 # ── Prices ──
 
-_PRICE_PREFIX = "price:"
+_PRICE_NAME_PREFIX = "price:"
 """Prefix of a price's row; no setting begins with it."""
 
 
-class SetPrice(msgspec.Struct, frozen=True):
+class CustomPrice(msgspec.Struct, frozen=True):
     """A price set by an administrator."""
 
     model: str
@@ -105,34 +105,38 @@ class SetPrice(msgspec.Struct, frozen=True):
     updated: str
 
 
-class SetPrices(StorePart):
+class CustomPrices(StorePart):
     """The prices of a store."""
 
-    def list(self) -> list[SetPrice]:
+    def list(self) -> list[CustomPrice]:
         """Return all prices, by model name."""
-        rows = select(preferences).where(preferences.c.name.startswith(_PRICE_PREFIX)).order_by(preferences.c.name)
+        rows = select(preferences).where(preferences.c.name.startswith(_PRICE_NAME_PREFIX)).order_by(preferences.c.name)
         return [
-            SetPrice(unescape_text(name.removeprefix(_PRICE_PREFIX)), _parse_rates(value), updated)
-            for name, value, updated in self._rows(rows)
+            CustomPrice(unescape_text(name.removeprefix(_PRICE_NAME_PREFIX)), _parse_rates(value), updated)
+            for name, value, updated in self._fetch_rows(rows)
         ]
 
-    def rates(self) -> "dict[str, Rates]":
+    def read_rates(self) -> "dict[str, Rates]":
         """Return the rates by which runs are priced, by model name."""
         return {each.model: each.rates for each in self.list()}
 
     def put(self, model: str, rates: "Rates") -> None:
         """Set a price; it applies to runs that start or resume from now on."""
-        value = {"input": rates.input, "output": rates.output, "cached": rates.cached}
-        row = (_PRICE_PREFIX + escape_text(model), msgspec.json.encode(value).decode(), timestamp())
+        value = {
+            "input": rates.input_per_million,
+            "output": rates.output_per_million,
+            "cached": rates.cached_per_million,
+        }
+        row = (_PRICE_NAME_PREFIX + escape_text(model), msgspec.json.encode(value).decode(), timestamp())
         with self._database.write_transaction() as connection:
             self._database.run_many(connection, UPSERT_PREFERENCE, [row])
             record_change(connection, "price", model, "updated")
 
-    def delete(self, model: str) -> SetPrice:
+    def delete(self, model: str) -> CustomPrice:
         """Delete a price and return it."""
         every = {each.model: each for each in self.list()}
         with self._database.write_transaction() as connection:
-            mine = preferences.c.name == _PRICE_PREFIX + escape_text(model)
+            mine = preferences.c.name == _PRICE_NAME_PREFIX + escape_text(model)
             if not connection.execute(delete(preferences).where(mine)).rowcount or model not in every:
                 raise NotFound(
                     f"no price for {quote_text(model)} was set on this server{suggest_similar(model, every)}"

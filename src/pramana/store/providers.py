@@ -1,7 +1,7 @@
 """Registered providers: their IDs, settings and keys, which only the vault can decrypt.
 
-A key enters as plain text and is stored encrypted; only `Registered.unlock` decrypts it, when an account is opened. A
-run records what it needs of a provider, so changing or deleting a provider never changes an earlier run.
+A key enters as plain text and is stored encrypted; only `RegisteredProvider.read_key` decrypts it, when an account is
+opened. A run records what it needs of a provider, so changing or deleting a provider never changes an earlier run.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,19 +11,19 @@ import msgspec
 from sqlalchemy import delete, select, text, update
 
 from pramana.errors import AlreadyExists, NotFound, quote_text, suggest_similar
-from pramana.providers.accounts import Registered
+from pramana.providers.accounts import RegisteredProvider
 from pramana.store.engine import Database, StorePart, record_change, timestamp
-from pramana.store.records import escape_text, from_json, to_json
+from pramana.store.records import decode_json_column, encode_json_column, escape_text
 from pramana.store.schema import providers
 from pramana.vault import Vault, open_vault
 
-_INSERT = text(
+_INSERT_PROVIDER = text(
     "INSERT INTO providers (id, kind, arguments, secret, created, updated)"
     " VALUES (:id, :kind, :arguments, :secret, :created, :updated) ON CONFLICT DO NOTHING"
 )
 
 
-class KnownProvider(msgspec.Struct, frozen=True):
+class StoredProvider(msgspec.Struct, frozen=True):
     """A registered provider, as it may be shown: without its key."""
 
     id: str
@@ -43,24 +43,24 @@ class Providers(StorePart):
         super().__init__(database)
         self._vault = vault
 
-    def list(self) -> list[KnownProvider]:
+    def list(self) -> list[StoredProvider]:
         """Return all providers, by ID."""
-        return [_row_to_provider(row) for row in self._rows(select(providers).order_by(providers.c.id))]
+        return [_row_to_provider(row) for row in self._fetch_rows(select(providers).order_by(providers.c.id))]
 
-    def read(self, provider_id: str) -> KnownProvider:
+    def read(self, provider_id: str) -> StoredProvider:
         """Return a provider; raise `NotFound` if there is none."""
-        row = self._find(provider_id)
+        row = self._find_row(provider_id)
         if row is None:
             raise self._make_not_found(provider_id)
         return _row_to_provider(row)
 
-    def find_registered(self, provider_id: str) -> Registered | None:
+    def find_registered(self, provider_id: str) -> RegisteredProvider | None:
         """Return a provider with access to its key; None if none is registered under the ID."""
-        row = self._find(provider_id)
+        row = self._find_row(provider_id)
         if row is None:
             return None
         found, locked = _row_to_provider(row), row.secret
-        return Registered(
+        return RegisteredProvider(
             found.id,
             found.kind,
             found.base_url,
@@ -69,23 +69,32 @@ class Providers(StorePart):
             lambda: None if locked is None else self._vault().decrypt(locked),
         )
 
-    def create(self, made: Registered, key: str | None = None) -> KnownProvider:
+    def create(self, provider: RegisteredProvider, key: str | None = None) -> StoredProvider:
         """Register a provider; raise `AlreadyExists` if the ID is taken."""
         now = timestamp()
-        row = {"id": made.id, "kind": made.kind, "arguments": _encode_arguments(made), "secret": self._encrypt_key(key)}
+        row = {
+            "id": provider.id,
+            "kind": provider.kind,
+            "arguments": _encode_arguments(provider),
+            "secret": self._encrypt_key(key),
+        }
         row |= {"created": now, "updated": now}
         with self._database.write_transaction() as connection:
-            if not connection.execute(_INSERT, row).rowcount:
+            if not connection.execute(_INSERT_PROVIDER, row).rowcount:
                 raise AlreadyExists(
-                    f"a provider {quote_text(made.id)} already exists; update that provider, or choose another id"
+                    f"a provider {quote_text(provider.id)} already exists; update that provider, or choose another id"
                 )
-            record_change(connection, "provider", made.id, "created")
-        return self.read(made.id)
+            record_change(connection, "provider", provider.id, "created")
+        return self.read(provider.id)
 
     def change(
-        self, provider_id: str, make: Callable[[KnownProvider], Registered], *, key: str | bool | None = True
-    ) -> KnownProvider:
-        """Replace a provider by what `make` returns for it. `key`: a new key, None to remove it, True to keep it."""
+        self,
+        provider_id: str,
+        make_changed: Callable[[StoredProvider], RegisteredProvider],
+        *,
+        key: str | bool | None = True,
+    ) -> StoredProvider:
+        """Replace a provider by what `make_changed` returns; `key` is a new key, None to remove it, True to keep it."""
         locked = self._encrypt_key(key)
         with self._database.write_transaction() as connection:
             mine = providers.c.id == escape_text(provider_id)
@@ -93,7 +102,7 @@ class Providers(StorePart):
             if row is None:
                 raise self._make_not_found(provider_id)
             values: dict[str, str | None] = {
-                "arguments": _encode_arguments(make(_row_to_provider(row))),
+                "arguments": _encode_arguments(make_changed(_row_to_provider(row))),
                 "updated": timestamp(),
             }
             if key is not True:
@@ -124,23 +133,23 @@ class Providers(StorePart):
     def _encrypt_key(self, key: str | bool | None) -> str | None:
         return self._vault().encrypt(key) if isinstance(key, str) else None
 
-    def _find(self, provider_id: str) -> Any:
+    def _find_row(self, provider_id: str) -> Any:
         """Return the row of a provider; None if there is none."""
-        return next(iter(self._rows(select(providers).where(providers.c.id == escape_text(provider_id)))), None)
+        return next(iter(self._fetch_rows(select(providers).where(providers.c.id == escape_text(provider_id)))), None)
 
     def _make_not_found(self, provider_id: str) -> NotFound:
         known = [each.id for each in self.list()]
         return NotFound(f"no provider {quote_text(provider_id)} is registered{suggest_similar(provider_id, known)}")
 
 
-def _encode_arguments(made: Registered) -> str:
-    said = {"base_url": made.base_url, "model": made.model, "description": made.description}
-    return to_json({name: value for name, value in said.items() if value is not None})
+def _encode_arguments(provider: RegisteredProvider) -> str:
+    said = {"base_url": provider.base_url, "model": provider.model, "description": provider.description}
+    return encode_json_column({name: value for name, value in said.items() if value is not None})
 
 
-def _row_to_provider(row: Any) -> KnownProvider:
-    said = from_json(row.arguments)
-    return KnownProvider(
+def _row_to_provider(row: Any) -> StoredProvider:
+    said = decode_json_column(row.arguments)
+    return StoredProvider(
         row.id,
         row.kind,
         said.get("base_url"),

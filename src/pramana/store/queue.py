@@ -26,12 +26,12 @@ from pramana.errors import AlreadyRunning, Conflict, Hint, StoreFailed
 from pramana.model import Run, RunStatus
 from pramana.store.engine import StorePart, record_change, timestamp
 from pramana.store.records import (
+    decode_json_column,
+    encode_json_column,
     escape_optional_text,
     escape_text,
-    from_json,
     read_row,
     run_from_row,
-    to_json,
     unescape_optional_text,
     unescape_text,
 )
@@ -43,7 +43,7 @@ HEARTBEATS_PER_LEASE = 4
 """Renewals per lease duration: enough that a slow disk does not lose the lease."""
 CANCEL_POLL_S = 1.0
 """Seconds between the holder's checks whether its run was cancelled."""
-_NAME = re.compile(r"(?P<shown>process (?P<pid>\d+) on .*) \[(?P<machine>.*) (?P<started>\S+)\]", re.DOTALL)
+_PROCESS_NAME_RE = re.compile(r"(?P<shown>process (?P<pid>\d+) on .*) \[(?P<machine>.*) (?P<started>\S+)\]", re.DOTALL)
 _UNKNOWN, _GONE = "?", ""
 
 
@@ -52,7 +52,7 @@ class Lease:
 
     def __init__(
         self,
-        queue: "Queue",
+        queue: "RunQueue",
         run_id: str,
         on_lost: Callable[[AlreadyRunning], None],
         on_cancelled: Callable[[], None],
@@ -61,7 +61,7 @@ class Lease:
     ) -> None:
         self._queue, self._run_id, self._is_claimed = queue, run_id, is_claimed
         self._on_lost, self._on_cancelled = on_lost, on_cancelled
-        self.owner = process_name()
+        self.owner = make_process_name()
         """Name of the holder."""
         self._tasks: list[asyncio.Task[None]] = []
         self.is_lost = False
@@ -83,7 +83,7 @@ class Lease:
         while not self.is_lost:
             await asyncio.sleep(LEASE_S / HEARTBEATS_PER_LEASE)
             with suppress(StoreFailed):  # the writer will report it; one missed heartbeat does no harm
-                held = await asyncio.to_thread(self._queue.heartbeat, self._run_id, self.owner, LEASE_S)
+                held = await asyncio.to_thread(self._queue.renew_lease, self._run_id, self.owner, LEASE_S)
                 self.is_lost = not held
         self._on_lost(
             self._make_already_running("that process took over, because this one sent no heartbeat for too long")
@@ -97,42 +97,42 @@ class Lease:
                     self._on_cancelled()
                     return
 
-    def _make_already_running(self, what: str) -> AlreadyRunning:
-        holder = self._queue.holder(self._run_id)
-        if holder == process_name():
-            return AlreadyRunning(f"this program is still running run {self._run_id}: {what}")
+    def _make_already_running(self, consequence: str) -> AlreadyRunning:
+        holder = self._queue.find_holder(self._run_id)
+        if holder == make_process_name():
+            return AlreadyRunning(f"this program is still running run {self._run_id}: {consequence}")
         return AlreadyRunning(
-            f"{holder_label(holder) if holder else 'another process'} is running run {self._run_id}: {what}"
+            f"{format_holder(holder) if holder else 'another process'} is running run {self._run_id}: {consequence}"
         )
 
 
-def process_name() -> str:
+def make_process_name() -> str:
     """Return this process's name as a lease holder: unique even if the system reuses its process ID."""
     pid = os.getpid()
-    return f"process {pid} on {platform.node()} [{_machine_id()} {_process_start_time(pid)}]"
+    return f"process {pid} on {platform.node()} [{_make_machine_id()} {_read_process_start_time(pid)}]"
 
 
-def holder_label(holder: str) -> str:
+def format_holder(holder: str) -> str:
     """Return a holder's name as shown to users.
 
-    >>> holder_label("process 7 on desk [4f1c 1234]")
+    >>> format_holder("process 7 on desk [4f1c 1234]")
     'process 7 on desk'
     """
-    found = _NAME.fullmatch(holder)
+    found = _PROCESS_NAME_RE.fullmatch(holder)
     return found["shown"] if found else holder
 
 
 def is_holder_gone(holder: str) -> bool:
     """Return whether a holder is certainly gone: a process of this machine that no longer exists."""
-    found = _NAME.fullmatch(holder)
-    if found is None or found["machine"] != _machine_id():
+    found = _PROCESS_NAME_RE.fullmatch(holder)
+    if found is None or found["machine"] != _make_machine_id():
         return False
-    now = _process_start_time(int(found["pid"]))
+    now = _read_process_start_time(int(found["pid"]))
     return now == _GONE or (_UNKNOWN not in (now, found["started"]) and now != found["started"])
 
 
 @lru_cache(maxsize=1)
-def _machine_id() -> str:
+def _make_machine_id() -> str:
     """Return what identifies this machine and its process IDs: two containers may both have a process 7."""
     parts = [platform.node()]
     with suppress(OSError):
@@ -141,7 +141,7 @@ def _machine_id() -> str:
     return " ".join(parts)
 
 
-def _process_start_time(pid: int) -> str:
+def _read_process_start_time(pid: int) -> str:
     """Return when a process started, in clock ticks; `_UNKNOWN` if the system does not say, `_GONE` if it ended."""
     if os.name == "nt":  # on Windows, os.kill would end the process
         return _UNKNOWN
@@ -160,7 +160,7 @@ def _process_start_time(pid: int) -> str:
 
 # ── The queue ──
 
-UNDER_WAY: tuple[RunStatus, ...] = ("queued", "running")
+ACTIVE_STATUSES: tuple[RunStatus, ...] = ("queued", "running")
 MAX_ATTEMPTS = 3
 """Starts of a run whose servers die during it, before it is given up: the run itself may be the cause."""
 GAVE_UP_REASON = (
@@ -171,7 +171,7 @@ CANCELLED_REASON = "cancelled on request"
 _CANDIDATES_PER_QUERY = 200
 
 
-class Queue(StorePart):
+class RunQueue(StorePart):
     """The queue of runs and their leases."""
 
     # ── The lease ──
@@ -190,62 +190,62 @@ class Queue(StorePart):
         """
         return Lease(self, run_id, on_lost, on_cancelled, is_claimed=is_claimed)
 
-    def claim(self, run_id: str, owner: str, seconds: float = LEASE_S) -> bool:
+    def claim(self, run_id: str, owner: str, lease_s: float = LEASE_S) -> bool:
         """Claim an unfinished run without a holder, or whose holder is gone or late; one of several claims succeeds.
 
         `owner` is the name of the claiming process. A claimed run is `running` again; each claim counts as an attempt.
         """
         with self._database.write_transaction() as connection:
             row = read_row(connection, run_id, lock=True)
-            now = self._database.now(connection)
+            now = self._database.read_clock(connection)
             if row["status"] == "finished" or not _is_claimable(row, now):
                 return False
-            self._start_lease(connection, row, owner, now + seconds)
+            self._start_lease(connection, row, owner, now + lease_s)
             return True
 
-    def claim_for_server(self, run_id: str, owner: str, seconds: float = LEASE_S) -> bool:
+    def claim_for_server(self, run_id: str, owner: str, lease_s: float = LEASE_S) -> bool:
         """Claim a run for a server: only a run that waits for one, is not cancelled, and has attempts left.
 
         Otherwise a cancelled or given-up run is ended here, with the reason.
         """
         with self._database.write_transaction() as connection:
             row = read_row(connection, run_id, lock=True)
-            now = self._database.now(connection)
-            if row["owner"] != "server" or row["status"] not in UNDER_WAY or not _is_claimable(row, now):
+            now = self._database.read_clock(connection)
+            if row["owner"] != "server" or row["status"] not in ACTIVE_STATUSES or not _is_claimable(row, now):
                 return False
             if row["cancelled"] is not None:
                 _record_end(connection, row, "cancelled", CANCELLED_REASON)
             elif row["attempts"] >= MAX_ATTEMPTS:
                 _record_end(connection, row, "interrupted", GAVE_UP_REASON)
             else:
-                self._start_lease(connection, row, owner, now + seconds)
+                self._start_lease(connection, row, owner, now + lease_s)
                 return True
             return False
 
-    def _start_lease(self, connection: Connection, row: RowMapping, owner: str, until: float) -> None:
+    def _start_lease(self, connection: Connection, row: RowMapping, owner: str, lease_until: float) -> None:
         values = {
             "status": "running",
             "finished": None,
             "reason": None,
             "cancelled": None,
             "lease_holder": escape_text(owner),
-            "lease_until": until,
-            "heartbeat": self._database.now(connection),
+            "lease_until": lease_until,
+            "heartbeat": self._database.read_clock(connection),
             "attempts": row["attempts"] + 1,
         }
         connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
         record_change(connection, "run", row["id"], "started")
 
-    def heartbeat(self, run_id: str, owner: str | None = None, seconds: float = LEASE_S) -> bool:
+    def renew_lease(self, run_id: str, owner: str | None = None, lease_s: float = LEASE_S) -> bool:
         """Record a heartbeat and renew the lease; return False if `owner` no longer holds it."""
         with self._database.write_transaction() as connection:
             row = read_row(connection, run_id, lock=True)
-            now = self._database.now(connection)
+            now = self._database.read_clock(connection)
             values: dict[str, Any] = {"heartbeat": now}
             if owner is not None and row["lease_holder"] != escape_text(owner):
                 return False
             if row["lease_holder"] is not None:
-                values["lease_until"] = now + seconds
+                values["lease_until"] = now + lease_s
             connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
             return True
 
@@ -255,31 +255,31 @@ class Queue(StorePart):
             mine = update(runs).where(runs.c.id == escape_text(run_id), runs.c.lease_holder == escape_text(owner))
             connection.execute(mine, {"lease_holder": None, "lease_until": None})
 
-    def holder(self, run_id: str) -> str | None:
+    def find_holder(self, run_id: str) -> str | None:
         """Return the name of the run's holder; None if it has none."""
         with self._database.read_transaction() as connection:
             return unescape_optional_text(read_row(connection, run_id)["lease_holder"])
 
-    def keep_limits(self, run_id: str, limits: Mapping[str, Any]) -> None:
+    def store_limits(self, run_id: str, limits: Mapping[str, Any]) -> None:
         """Store the limits of a run, so that it keeps them when it is resumed."""
         with self._database.write_transaction() as connection:
             mine = update(runs).where(runs.c.id == escape_text(run_id), runs.c.attempts > 0)
-            connection.execute(mine, {"limits": to_json(dict(limits))})
+            connection.execute(mine, {"limits": encode_json_column(dict(limits))})
 
     # ── Waiting runs ──
 
     def list_waiting(self) -> list[str]:
         """Return the IDs of the runs that a server may take now, oldest first: queued, or their server is gone."""
         columns = (runs.c.id, runs.c.lease_holder, runs.c.lease_until)
-        query = select(*columns).where(runs.c.owner == "server", runs.c.status.in_(UNDER_WAY))
+        query = select(*columns).where(runs.c.owner == "server", runs.c.status.in_(ACTIVE_STATUSES))
         with self._database.read_transaction() as connection:
             rows = connection.execute(query.order_by(runs.c.run_no).limit(_CANDIDATES_PER_QUERY)).mappings().all()
-            now = self._database.now(connection) if rows else 0.0
+            now = self._database.read_clock(connection) if rows else 0.0
         return [row["id"] for row in rows if _is_claimable(row, now)]
 
     def is_cancelled(self, run_id: str) -> bool:
         """Return whether the run was cancelled."""
-        return self._value(select(runs.c.cancelled).where(runs.c.id == escape_text(run_id))) is not None
+        return self._fetch_value(select(runs.c.cancelled).where(runs.c.id == escape_text(run_id))) is not None
 
     # ── Ending, cancelling, requeuing ──
 
@@ -307,11 +307,11 @@ class Queue(StorePart):
         """Cancel a run: at once if no process works on it, otherwise its process stops within seconds."""
         with self._database.write_transaction() as connection:
             row = read_row(connection, run_id, lock=True)
-            if row["status"] not in UNDER_WAY:
+            if row["status"] not in ACTIVE_STATUSES:
                 raise Conflict(f"run {row['id']} is no longer running: its status is {row['status']}")
             asked = row["cancelled"] or timestamp()
             connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), {"cancelled": asked})
-            if _is_claimable(row, self._database.now(connection)):
+            if _is_claimable(row, self._database.read_clock(connection)):
                 _record_end(connection, row, "cancelled", CANCELLED_REASON)
             else:
                 record_change(connection, "run", row["id"], "cancelling")
@@ -326,8 +326,8 @@ class Queue(StorePart):
                     f"run {row['id']} was started on the command line",
                     hint=Hint("resume_run", row["id"]),
                 )
-            if row["status"] in UNDER_WAY:
-                status = current_status(row, self._database.now(connection))
+            if row["status"] in ACTIVE_STATUSES:
+                status = find_current_status(row, self._database.read_clock(connection))
                 raise AlreadyRunning(f"run {row['id']} is already {status}")
             if row["status"] == "finished":
                 raise Conflict(f"run {row['id']} is finished: no results are missing")
@@ -335,7 +335,7 @@ class Queue(StorePart):
                 "status": "queued", "finished": None, "reason": None, "cancelled": None, "attempts": 0,
             }  # fmt: skip
             if limits is not None:
-                values["limits"] = to_json(dict(limits))
+                values["limits"] = encode_json_column(dict(limits))
             connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
             record_change(connection, "run", row["id"], "queued")
             return run_from_row(read_row(connection, run_id))
@@ -343,7 +343,7 @@ class Queue(StorePart):
 
 def refuse_if_held(row: RowMapping, now: float) -> None:
     """Raise `AlreadyRunning` while a process works on a run."""
-    if row["status"] in UNDER_WAY and not _is_claimable(row, now):
+    if row["status"] in ACTIVE_STATUSES and not _is_claimable(row, now):
         raise AlreadyRunning(f"run {row['id']} is running; cancel it first")
 
 
@@ -352,7 +352,7 @@ def is_abandoned(row: RowMapping, now: float) -> bool:
     return row["status"] == "running" and row["lease_holder"] is not None and _is_claimable(row, now)
 
 
-def current_status(row: RowMapping, now: float) -> RunStatus:
+def find_current_status(row: RowMapping, now: float) -> RunStatus:
     """Return the status of a run; an abandoned one is interrupted, or queued for the next server."""
     status: RunStatus = row["status"]
     if not is_abandoned(row, now):
@@ -360,22 +360,22 @@ def current_status(row: RowMapping, now: float) -> RunStatus:
     return "queued" if row["owner"] == "server" else "interrupted"
 
 
-def current_reason(row: RowMapping, now: float) -> str | None:
+def find_current_reason(row: RowMapping, now: float) -> str | None:
     """Return the reason why a run ended; for an abandoned run, what happened to its process."""
     if not is_abandoned(row, now) or row["owner"] == "server":
         return unescape_optional_text(row["reason"])
     holder = unescape_text(row["lease_holder"])
     if is_holder_gone(holder):
-        return f"{holder_label(holder)} exited before the run was complete"
-    return f"{holder_label(holder)} has sent no heartbeat for {LEASE_S:.0f} seconds"
+        return f"{format_holder(holder)} exited before the run was complete"
+    return f"{format_holder(holder)} has sent no heartbeat for {LEASE_S:.0f} seconds"
 
 
-def current_run(row: RowMapping, now: float) -> Run:
+def make_current_run(row: RowMapping, now: float) -> Run:
     """Return the run of a row, with its current status."""
     run = run_from_row(row)
     if not is_abandoned(row, now):
         return run
-    return replace(run, status=current_status(row, now), reason=current_reason(row, now), holder=None)
+    return replace(run, status=find_current_status(row, now), reason=find_current_reason(row, now), holder=None)
 
 
 def _is_claimable(row: RowMapping, now: float) -> bool:
@@ -390,7 +390,7 @@ def _record_end(
     reason: str | None = None,
     notes: Mapping[str, Any] | None = None,
 ) -> None:
-    under_way = status in UNDER_WAY
+    under_way = status in ACTIVE_STATUSES
     values: dict[str, Any] = {
         "status": status,
         "finished": None if under_way else timestamp(),
@@ -399,7 +399,7 @@ def _record_end(
         "lease_until": None,
     }
     if notes:
-        values["notes"] = to_json(from_json(row["notes"]) | dict(notes))
+        values["notes"] = encode_json_column(decode_json_column(row["notes"]) | dict(notes))
     if status == "queued":
         values["attempts"] = max(0, row["attempts"] - 1)
     connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)

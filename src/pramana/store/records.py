@@ -118,24 +118,24 @@ CHECK_COLUMNS = ("name", "version", "outcome", "reason", "value", "evidence")
 MEASURED_OUTCOME = "measured"
 """Outcome column of a check that does not decide."""
 
-COMPRESS_OVER = 4096
+COMPRESSION_THRESHOLD_BYTES = 4096
 _LEVEL, _WINDOW, _MEMORY = 1, 13, 6
 """An eighth of zlib's default tables: clearing those takes 50 µs per response, eight times as long as small ones."""
 _ZLIB_FIRST_BYTE = 0x58
-_NO_REPLY = (None,) * 13
+_NO_REPLY_COLUMNS = (None,) * 13
 _PLAIN_TYPES = frozenset({str, int, float, bool, bytes, type(None)})
-_MAX_INTEGER = 1 << 63
+_INTEGER_BOUND = 1 << 63
 
-_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+_encode_json = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 """Not ASCII: the escapes of two separate surrogates side by side would be decoded as one character."""
 
 
-def to_json(value: Any) -> str:
+def encode_json_column(value: Any) -> str:
     """Encode plain data for a JSON column."""
-    return escape_text(_encode(value))
+    return escape_text(_encode_json(value))
 
 
-def from_json(text: str) -> Any:
+def decode_json_column(text: str) -> Any:
     """Decode a JSON column."""
     return json.loads(unescape_text(text))
 
@@ -143,7 +143,9 @@ def from_json(text: str) -> Any:
 def case_to_json(case: Case) -> str:
     """Encode a case as JSON: the fields that differ from their defaults, without its source."""
     plain = msgspec.to_builtins(case)
-    return to_json({name: value for name, value in plain.items() if name != "source" and value != _CASE_DEFAULTS[name]})
+    return encode_json_column(
+        {name: value for name, value in plain.items() if name != "source" and value != _CASE_DEFAULTS[name]}
+    )
 
 
 _CASE_DEFAULTS = {each.name: each.default for each in msgspec.structs.fields(Case)}
@@ -153,7 +155,7 @@ _decode_case = msgspec.json.Decoder(Case).decode
 def case_from_json(text: str, source_file: str | None = None, source_line: int | None = None) -> Case:
     """Decode a case that `case_to_json` encoded."""
     # Escaped text may hold characters that a strict JSON decoder rejects.
-    case = msgspec.convert(from_json(text), Case) if ESCAPE_MARK in text else _decode_case(text)
+    case = msgspec.convert(decode_json_column(text), Case) if ESCAPE_MARK in text else _decode_case(text)
     return case if source_file is None else replace(case, source=Source(unescape_text(source_file), source_line or 0))
 
 
@@ -163,27 +165,27 @@ def plan_to_plain(plan: Plan) -> dict[str, Any]:
     return {
         name: value
         for name, value in plain.items()
-        if name not in _ADDED_PLAN_FIELDS or value != _ADDED_PLAN_FIELDS[name]
+        if name not in _LATER_PLAN_FIELD_DEFAULTS or value != _LATER_PLAN_FIELD_DEFAULTS[name]
     }
 
 
-_ADDED_PLAN_FIELDS = {"embedder": None, "variants": ("text",), "stt": None, "voice": "espeak", "scorers": ()}
+_LATER_PLAN_FIELD_DEFAULTS = {"embedder": None, "variants": ("text",), "stt": None, "voice": "espeak", "scorers": ()}
 """Omitted at these defaults: plans stored before these fields existed keep their digest."""
 
 
 def plan_from_json(text: str) -> Plan:
     """Decode a stored plan."""
-    return msgspec.convert(from_json(text), Plan)
+    return msgspec.convert(decode_json_column(text), Plan)
 
 
 def result_to_row(result: Result) -> tuple[Any, ...]:
     """Return the values of `RESULT_COLUMNS`."""
     key, reply, failure = result.key, result.reply, result.failure
     if reply is None:
-        answered: tuple[Any, ...] = _NO_REPLY
+        answered: tuple[Any, ...] = _NO_REPLY_COLUMNS
     else:
         usage, raw = reply.usage, reply.raw
-        if max(usage.input_tokens or 0, usage.output_tokens or 0, usage.cached_tokens or 0) >= _MAX_INTEGER:
+        if max(usage.input_tokens or 0, usage.output_tokens or 0, usage.cached_tokens or 0) >= _INTEGER_BOUND:
             raise ValueError("a token count is too large to store")
         answered = (
             reply.text,
@@ -196,12 +198,12 @@ def result_to_row(result: Result) -> tuple[Any, ...]:
             reply.first_token_s,
             reply.total_s,
             None if raw is None else _compress(raw),
-            _encode(reply.dropped) if reply.dropped else None,
+            _encode_json(reply.dropped) if reply.dropped else None,
             reply.cost_usd,
             reply.cached,
         )
     return escape_row(
-        _check_row(
+        _require_storable_row(
             key.model,
             key.variant,
             key.repeat,
@@ -214,12 +216,12 @@ def result_to_row(result: Result) -> tuple[Any, ...]:
             result.digest,
             None
             if reply is None or not (reply.answers or reply.call or reply.tool_calls)
-            else _conversation_json(reply),
+            else _encode_conversation(reply),
         )
     )
 
 
-def _check_row(*row: Any) -> tuple[Any, ...]:
+def _require_storable_row(*row: Any) -> tuple[Any, ...]:
     """Return the row if a database can store it, else raise `TypeError`: one bad row would fail its whole group."""
     if not _PLAIN_TYPES.issuperset(map(type, row)):
         strange = next(value for value in row if type(value) not in _PLAIN_TYPES)
@@ -242,18 +244,18 @@ def result_from_row(case: str, row: Sequence[Any], checks: tuple[Check, ...]) ->
     )
 
 
-def _conversation_json(reply: Reply) -> str:
+def _encode_conversation(reply: Reply) -> str:
     call = reply.call
     said: dict[str, Any] = {"answers": reply.answers}
     if call is not None:
         said["call"] = [call.recording, call.log, list(call.caller)]
     if reply.tool_calls:
         said["tool_calls"] = [astuple(each) for each in reply.tool_calls]
-    return _encode(said)
+    return _encode_json(said)
 
 
 def _reply_from_row(row: Sequence[Any], conversation: str | None) -> Reply:
-    said: dict[str, Any] = {} if conversation is None else from_json(conversation)
+    said: dict[str, Any] = {} if conversation is None else decode_json_column(conversation)
     recording, log, caller = said.get("call", (None, None, ()))
     text, tokens_in, tokens_out, tokens_cached, served, fingerprint, finish, first, total, raw, dropped, cost, hit = row
     return Reply(
@@ -265,7 +267,7 @@ def _reply_from_row(row: Sequence[Any], conversation: str | None) -> Reply:
         first_token_s=first,
         total_s=total,
         raw=None if raw is None else _decompress(raw),
-        dropped=() if dropped is None else tuple(from_json(dropped)),
+        dropped=() if dropped is None else tuple(decode_json_column(dropped)),
         cost_usd=cost,
         cached=bool(hit),
         answers=tuple(said.get("answers", ())),
@@ -278,22 +280,22 @@ def check_to_row(check: Check) -> tuple[Any, ...]:
     """Return the values of `CHECK_COLUMNS`."""
     if type(check.name) is not str or type(check.version) is not str or type(check.reason) is not str:
         raise TypeError("name, version and reason of a check must be text")  # plugins make checks too
-    evidence = _evidence_json(check.evidence) if check.evidence else None
+    evidence = _encode_evidence(check.evidence) if check.evidence else None
     outcome = check.outcome.value if check.decides else MEASURED_OUTCOME
-    return escape_row(_check_row(check.name, check.version, outcome, check.reason, check.value, evidence))
+    return escape_row(_require_storable_row(check.name, check.version, outcome, check.reason, check.value, evidence))
 
 
-def _evidence_json(evidence: Mapping[str, object]) -> str:
+def _encode_evidence(evidence: Mapping[str, object]) -> str:
     try:
         return msgspec.json.encode(evidence).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):  # a lone surrogate, or a number beyond 64 bits
-        return _encode(dict(evidence))
+        return _encode_json(dict(evidence))
 
 
 def check_from_row(row: Sequence[Any]) -> Check:
     """Return the check from the values of `CHECK_COLUMNS`."""
     name, version, outcome, reason, value, evidence = row
-    found: Mapping[str, object] = {} if evidence is None else from_json(evidence)
+    found: Mapping[str, object] = {} if evidence is None else decode_json_column(evidence)
     if outcome == MEASURED_OUTCOME:
         return Check(
             unescape_text(name),
@@ -310,7 +312,7 @@ def check_from_row(row: Sequence[Any]) -> Check:
 def _compress(raw: bytes) -> bytes:
     if raw.__class__ is not bytes:
         raise TypeError(f"a raw response is the bytes of its JSON, not {type(raw).__name__}")
-    if len(raw) <= COMPRESS_OVER:
+    if len(raw) <= COMPRESSION_THRESHOLD_BYTES:
         return raw
     stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY)
     return stream.compress(raw) + stream.flush()
@@ -322,7 +324,7 @@ def _decompress(data: bytes) -> bytes:
 
 # ── The row of a run ──
 
-_Column = TypeVar("_Column")
+_Decoded = TypeVar("_Decoded")
 RunRef = Run | str
 """A run that was already read, so its row is not read again, or a run's ID."""
 
@@ -352,10 +354,10 @@ def run_from_row(row: RowMapping) -> Run:
         stored=row["stored"],
         finished=row["finished"],
         reason=unescape_optional_text(row["reason"]),
-        notes=_read_column(row, "notes", from_json) if "notes" in row else {},
+        notes=_read_column(row, "notes", decode_json_column) if "notes" in row else {},
         owner=row["owner"],
         creator=unescape_optional_text(row["creator"]),
-        limits={} if row["limits"] is None else _read_column(row, "limits", from_json),
+        limits={} if row["limits"] is None else _read_column(row, "limits", decode_json_column),
         cancelled=row["cancelled"],
         attempts=row["attempts"],
         holder=unescape_optional_text(row["lease_holder"]),
@@ -365,10 +367,10 @@ def run_from_row(row: RowMapping) -> Run:
     )
 
 
-def _read_column(row: RowMapping, column: str, read: Callable[[str], _Column]) -> _Column:
+def _read_column(row: RowMapping, column: str, decode: Callable[[str], _Decoded]) -> _Decoded:
     """Decode a JSON column of a run; it may be damaged by other programs or a failing disk."""
     try:
-        return read(row[column])
+        return decode(row[column])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, msgspec.ValidationError) as error:
         raise StoreFailed(
             f"the column {column} of run {quote_text(str(row['id']))} cannot be read ({type(error).__name__}): the "

@@ -21,22 +21,22 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func
 
 from pramana import clock
 from pramana.errors import Hint, NotFound, quote_text, suggest_similar
-from pramana.hash import PREFIX, case_digest
+from pramana.hash import HASH_PREFIX, hash_case
 from pramana.jsonl import to_canonical_json
 from pramana.model import Case, Key, Plan, Run, RunStatus
 from pramana.request import RunEdit, check_struct_values
-from pramana.store.engine import CHUNK_ROWS, Database, Lock, StorePart, record_change, split_into_chunks, timestamp
-from pramana.store.queue import current_reason, current_run, current_status, is_abandoned, refuse_if_held
+from pramana.store.engine import CHUNK_ROWS, Database, LockKey, StorePart, record_change, split_into_chunks, timestamp
+from pramana.store.queue import find_current_reason, find_current_status, is_abandoned, make_current_run, refuse_if_held
 from pramana.store.records import (
     RunRef,
     case_from_json,
     case_to_json,
+    encode_json_column,
     escape_optional_text,
     escape_text,
     plan_to_plain,
     read_row,
     read_run,
-    to_json,
     unescape_text,
 )
 from pramana.store.schema import cases, checks, results, run_cases, run_models, runs, scorings
@@ -49,7 +49,7 @@ _INSERT_RUN_CASES = (
 )
 _CaseRow = tuple[int, str, str, str | None, int | None]
 """Position, digest, body, source file and source line of a case of a run."""
-Prepared = tuple[str, str, str | None, int | None]
+PreparedCase = tuple[str, str, str | None, int | None]
 """Digest, body, source file and source line of a case."""
 
 
@@ -60,11 +60,11 @@ class Cases(StorePart):
         """Yield the cases of a run in order."""
         with self._database.read_transaction() as connection:
             run_no = read_run(connection, run).number
-        for chunk in self._chunks(run_no):
+        for chunk in self._iterate_chunks(run_no):
             for _, _, body, file, line in chunk:
                 yield case_from_json(body, file, line)
 
-    def pending_chunks(self, run: RunRef, model: str | None = None) -> Iterator[Iterator[tuple[Key, Case]]]:
+    def iterate_pending_chunks(self, run: RunRef, model: str | None = None) -> Iterator[Iterator[tuple[Key, Case]]]:
         """Yield pending keys with their cases, in chunks: by case, model (only `model` if set), variant and repeat.
 
         Fetching a chunk blocks on the database; iterating over it only decodes cases.
@@ -88,19 +88,19 @@ class Cases(StorePart):
                         yield Key(digest, typed, variant, repeat), one
 
         done: set[tuple[Any, ...]] = set()
-        for chunk in self._chunks(found.number, 2 * CHUNK_ROWS):
+        for chunk in self._iterate_chunks(found.number, 2 * CHUNK_ROWS):
             if found.stored:  # else the run is new, and all later requests come from this iterator
                 within = there.where(run_cases.c.position.between(chunk[0][0], chunk[-1][0]))
                 with self._database.read_transaction() as connection:
                     done = {tuple(row) for row in connection.execute(within)}
             yield iterate_missing(chunk, done)
 
-    def _chunks(self, run_no: int, size: int = CHUNK_ROWS) -> Iterator[list[_CaseRow]]:
+    def _iterate_chunks(self, run_no: int, row_count: int = CHUNK_ROWS) -> Iterator[list[_CaseRow]]:
         position = -1
         columns = (run_cases.c.position, cases.c.digest, cases.c.body)
         read = (run_cases.c.source_file, run_cases.c.source_line)
         query = select(*columns, *read).join_from(run_cases, cases).where(run_cases.c.run_no == run_no)
-        query = query.order_by(run_cases.c.position).limit(size)
+        query = query.order_by(run_cases.c.position).limit(row_count)
         while True:
             with self._database.read_transaction() as connection:
                 found = self._database.fetch_as_json(connection, query.where(run_cases.c.position > position))
@@ -109,7 +109,7 @@ class Cases(StorePart):
             yield sorted(found)  # rows are lists and positions are unique, so this sorts by position
             position = max(row[0] for row in found)
 
-    def positions(self, run: RunRef, digests: Iterable[str]) -> dict[str, int]:
+    def find_positions(self, run: RunRef, digests: Iterable[str]) -> dict[str, int]:
         """Return the positions of some cases in the run's order of cases, by digest."""
         columns = select(cases.c.digest, run_cases.c.position).join_from(run_cases, cases)
         found: dict[str, int] = {}
@@ -122,18 +122,18 @@ class Cases(StorePart):
 
 
 @contextmanager
-def prepare_cases(cases: Iterable[Case]) -> Iterator[Iterator[Prepared]]:
+def prepare_cases(cases: Iterable[Case]) -> Iterator[Iterator[PreparedCase]]:
     """Yield the rows of cases from a temporary file, so that no writer waits while cases are read and validated."""
     with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
         for each in cases:
             source = each.source
             read = (None, None) if source is None else (escape_text(source.file), source.line)
-            file.write(json.dumps((case_digest(each), case_to_json(each), *read)) + "\n")
+            file.write(json.dumps((hash_case(each), case_to_json(each), *read)) + "\n")
         file.seek(0)
         yield (tuple(json.loads(line)) for line in file)
 
 
-def add_cases(database: Database, connection: Connection, run_no: int, rows: Iterator[Prepared]) -> Iterator[str]:
+def add_cases(database: Database, connection: Connection, run_no: int, rows: Iterator[PreparedCase]) -> Iterator[str]:
     """Store the cases of a new run, each once even if it is repeated; yield their digests in order."""
     position = 0
     for some in split_into_chunks(rows):
@@ -157,8 +157,8 @@ def add_cases(database: Database, connection: Connection, run_no: int, rows: Ite
 _INSERT_MODELS = "INSERT INTO run_models (run_no, role, model) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _LEASE_COLUMNS = ("status", "owner", "lease_holder", "lease_until")
 """The columns that decide whether a process still works on a run."""
-_LAST_CHARACTER = "\U0010ffff"
-MAX_REFERENCE = 1_000
+_HIGHEST_CHARACTER = "\U0010ffff"
+MAX_REFERENCE_LENGTH = 1_000
 """Characters of a reference to a run: more than an id or the name of a run has."""
 
 
@@ -167,20 +167,20 @@ class RunState(Struct, frozen=True):
 
     run_no: int
     status: RunStatus
-    stored: int
-    expected: int
+    stored_count: int
+    expected_count: int
     reason: str | None
-    cancelled: bool
+    is_cancelled: bool
 
 
-def _has_name(part: str) -> ColumnElement[bool]:
+def _make_name_condition(name_part: str) -> ColumnElement[bool]:
     """Return the condition that a run's name has some part, in upper or lower case."""
-    return runs.c.name.ilike(f"%{_like_pattern(escape_text(part))}%", escape="\\")
+    return runs.c.name.ilike(f"%{_escape_like_pattern(escape_text(name_part))}%", escape="\\")
 
 
 def _is_named(name: str) -> ColumnElement[bool]:
     """Return the condition that a run has this whole name, in upper or lower case."""
-    return runs.c.name.ilike(_like_pattern(escape_text(name)), escape="\\")
+    return runs.c.name.ilike(_escape_like_pattern(escape_text(name)), escape="\\")
 
 
 class Runs(StorePart):
@@ -202,7 +202,7 @@ class Runs(StorePart):
         A server's run is queued, with its limits, until a server takes it.
         """
         with prepare_cases(cases) as rows, self._database.write_transaction() as connection:
-            self._database.lock(connection, Lock.SHARING_CASES)
+            self._database.lock(connection, LockKey.SHARING_CASES)
             created = timestamp()
             row = {
                 "id": _make_run_id(connection),
@@ -210,29 +210,29 @@ class Runs(StorePart):
                 "status": "queued" if owner == "server" else "running",
                 "created": created,
                 "notes": "{}",
-                "plan": to_json(plan_to_plain(plan)),
+                "plan": encode_json_column(plan_to_plain(plan)),
                 "plan_digest": "",
                 "expected": 0,
                 "stored": 0,
                 "attempts": 0,
                 "creator": escape_optional_text(creator),
-                "limits": None if limits is None else to_json(dict(limits)),
+                "limits": None if limits is None else encode_json_column(dict(limits)),
                 "suite": escape_text(plan.suite),
-                "selection": to_json(dict(plan.selection)) if plan.selection else None,
-                "name": _text_or_none(name),
-                "note": _text_or_none(note),
+                "selection": encode_json_column(dict(plan.selection)) if plan.selection else None,
+                "name": _escape_unless_blank(name),
+                "note": _escape_unless_blank(note),
             }
             (run_no,) = connection.execute(insert(runs), row).inserted_primary_key or (0,)
             first = {"run_no": run_no, "scoring": 0, "label": "run", "created": created, "finished": created}
             connection.execute(insert(scorings), first)
-            self._database.run_many(connection, _INSERT_MODELS, _model_rows(run_no, plan))
+            self._database.run_many(connection, _INSERT_MODELS, _make_model_rows(run_no, plan))
             digest, count = hashlib.sha256(to_canonical_json(plan_to_plain(plan))), 0
             for each in add_cases(self._database, connection, run_no, rows):
                 digest.update(each.encode())
                 count += 1
             models = {target.typed for target in plan.targets}
             expected = count * len(models) * len(plan.variants) * plan.repeats
-            row |= {"plan_digest": PREFIX + digest.hexdigest(), "expected": expected}
+            row |= {"plan_digest": HASH_PREFIX + digest.hexdigest(), "expected": expected}
             connection.execute(update(runs).where(runs.c.run_no == run_no), row)
             record_change(connection, "run", str(row["id"]), "created")
         return self.read(str(row["id"]))
@@ -249,7 +249,7 @@ class Runs(StorePart):
         """
         if not reference:
             raise NotFound("no run is named; pass an ID, the beginning of an ID, a name, or latest")
-        if len(reference) > MAX_REFERENCE:
+        if len(reference) > MAX_REFERENCE_LENGTH:
             raise NotFound(f"there is no run {quote_text(reference)}", hint=Hint("list_runs"))
         newest = select(runs).order_by(runs.c.run_no.desc())
         with self._database.read_transaction() as connection:
@@ -272,7 +272,7 @@ class Runs(StorePart):
                 some = ", ".join(found["id"] for found in matches[:3])
                 raise NotFound(f"{quote_text(reference)} matches several runs ({some} …); type more of the ID")
             message = f"there is no run {quote_text(reference)}"
-            if named := connection.execute(newest.where(_has_name(reference)).limit(1)).mappings().first():
+            if named := connection.execute(newest.where(_make_name_condition(reference)).limit(1)).mappings().first():
                 name = quote_text(unescape_text(named["name"]))
                 raise NotFound(f"{message}; did you mean {named['id']}, the run named {name}?", hint=Hint("list_runs"))
             known = connection.scalars(select(runs.c.id).order_by(runs.c.run_no.desc()).limit(200))
@@ -306,12 +306,12 @@ class Runs(StorePart):
 
     def _is_name(self, reference: str) -> bool:
         """Return whether a reference is the whole name of a run, or of several."""
-        if len(reference) > MAX_REFERENCE:
+        if len(reference) > MAX_REFERENCE_LENGTH:
             return False
         with self._database.read_transaction() as connection:
             return connection.execute(select(runs.c.run_no).where(_is_named(reference)).limit(1)).first() is not None
 
-    def page(
+    def read_page(
         self,
         *,
         status: str | None = None,
@@ -328,15 +328,17 @@ class Runs(StorePart):
         """
         wanted: list[ColumnElement[bool]] = []
         if name:
-            wanted.append(_has_name(name))
+            wanted.append(_make_name_condition(name))
         if model is not None:
             of_model = and_(run_models.c.model == escape_text(model), run_models.c.role == "target")
             wanted.append(runs.c.run_no.in_(select(run_models.c.run_no).where(of_model)))
         if suite:
             begins = escape_text(suite)
-            wanted.append(and_(runs.c.suite >= begins, runs.c.suite < begins + _LAST_CHARACTER))
+            wanted.append(and_(runs.c.suite >= begins, runs.c.suite < begins + _HIGHEST_CHARACTER))
         if text is not None:
-            in_json, plain = (f"%{_like_pattern(each)}%" for each in (to_json(text)[1:-1], escape_text(text)))
+            in_json, plain = (
+                f"%{_escape_like_pattern(each)}%" for each in (encode_json_column(text)[1:-1], escape_text(text))
+            )
             columns = (runs.c.id, runs.c.suite, runs.c.reason, runs.c.creator, runs.c.name, runs.c.note)
             named = select(run_models.c.run_no).where(run_models.c.model.ilike(plain, escape="\\"))
             some = [column.ilike(plain, escape="\\") for column in columns]
@@ -344,44 +346,44 @@ class Runs(StorePart):
         page = select(*[column for column in runs.c if column.name != "notes"])
         page = page.order_by(runs.c.run_no.desc()).limit(limit).offset(offset)
         with self._database.read_transaction() as connection:
-            wanted += [self._has_status(connection, status)] if status is not None else []
+            wanted += [self._make_status_condition(connection, status)] if status is not None else []
             total = connection.execute(select(func.count()).select_from(runs).where(*wanted)).scalar_one()
             found = connection.execute(page.where(*wanted)).mappings().all()
             return [self._run_from_row(connection, row) for row in found], int(total)
 
-    def _has_status(self, connection: Connection, status: str) -> ColumnElement[bool]:
+    def _make_status_condition(self, connection: Connection, status: str) -> ColumnElement[bool]:
         """Return the SQL condition for a status. Abandoned runs are queried first, as only Python can detect them."""
         columns = [runs.c[name] for name in ("run_no", *_LEASE_COLUMNS)]
         rows = connection.execute(select(*columns).where(runs.c.status == "running")).mappings().all()
-        now = self._now(connection, rows)
-        abandoned = {row["run_no"]: current_status(row, now) for row in rows if is_abandoned(row, now)}
+        now = self._read_lease_clock(connection, rows)
+        abandoned = {row["run_no"]: find_current_status(row, now) for row in rows if is_abandoned(row, now)}
         recorded = and_(runs.c.status == status, runs.c.run_no.not_in(abandoned))
         return or_(recorded, runs.c.run_no.in_([number for number, each in abandoned.items() if each == status]))
 
     def _run_from_row(self, connection: Connection, row: RowMapping) -> Run:
         """Return the run of a row, with its current status."""
-        return current_run(row, self._now(connection, [row]))
+        return make_current_run(row, self._read_lease_clock(connection, [row]))
 
-    def _now(self, connection: Connection, rows: Sequence[RowMapping]) -> float:
+    def _read_lease_clock(self, connection: Connection, rows: Sequence[RowMapping]) -> float:
         """Return the clock for leases; 0 if none of the runs can have a lease, which saves a query."""
-        return self._database.now(connection) if any(row["status"] == "running" for row in rows) else 0.0
+        return self._database.read_clock(connection) if any(row["status"] == "running" for row in rows) else 0.0
 
-    def states(self, run_ids: Iterable[str]) -> dict[str, RunState]:
+    def read_states(self, run_ids: Iterable[str]) -> dict[str, RunState]:
         """Return status and progress of some runs; deleted runs are left out."""
         names = ("id", "run_no", "stored", "expected", "reason", "cancelled", *_LEASE_COLUMNS)
         query = select(*[runs.c[name] for name in names])
         with self._database.read_transaction() as connection:
             query = query.where(runs.c.id.in_([escape_text(each) for each in run_ids]))
             rows = connection.execute(query).mappings().all()
-            now = self._now(connection, rows)
+            now = self._read_lease_clock(connection, rows)
         return {
             row["id"]: RunState(
                 run_no=row["run_no"],
-                status=current_status(row, now),
-                stored=row["stored"],
-                expected=row["expected"],
-                reason=current_reason(row, now),
-                cancelled=row["cancelled"] is not None,
+                status=find_current_status(row, now),
+                stored_count=row["stored"],
+                expected_count=row["expected"],
+                reason=find_current_reason(row, now),
+                is_cancelled=row["cancelled"] is not None,
             )
             for row in rows
         }
@@ -389,7 +391,7 @@ class Runs(StorePart):
     def edit(self, run_id: str, changes: RunEdit) -> Run:
         """Change the name or the note of a run; empty text removes it."""
         check_struct_values(changes)
-        stated = {field: _text_or_none(value) for field, value in asdict(changes).items() if value is not None}
+        stated = {field: _escape_unless_blank(value) for field, value in asdict(changes).items() if value is not None}
         with self._database.write_transaction() as connection:
             row = read_row(connection, run_id, lock=True)
             if stated:
@@ -397,7 +399,7 @@ class Runs(StorePart):
                 record_change(connection, "run", row["id"], "updated")
         return self.read(run_id)
 
-    def models(self) -> list[str]:
+    def list_models(self) -> list[str]:
         """Return the models that runs have tested, as they were typed."""
         query = select(run_models.c.model).where(run_models.c.role == "target").distinct()
         with self._database.read_transaction() as connection:
@@ -409,10 +411,10 @@ class Runs(StorePart):
         `unless_held` raises `AlreadyRunning` while a process works on the run.
         """
         with self._database.write_transaction() as connection:
-            self._database.lock(connection, Lock.SHARING_CASES)
+            self._database.lock(connection, LockKey.SHARING_CASES)
             row = read_row(connection, run_id, lock=True)
             if unless_held:
-                refuse_if_held(row, self._database.now(connection))
+                refuse_if_held(row, self._database.read_clock(connection))
             run_no = row["run_no"]
             mine = select(results.c.seq).where(results.c.run_no == run_no)
             others = run_cases.alias()
@@ -427,14 +429,14 @@ class Runs(StorePart):
             record_change(connection, "run", row["id"], "deleted")
 
 
-def _model_rows(run_no: int, plan: Plan) -> list[tuple[int, str, str]]:
+def _make_model_rows(run_no: int, plan: Plan) -> list[tuple[int, str, str]]:
     """Return the rows of a plan's models."""
     others = (("judge", plan.judge), ("embedder", plan.embedder), ("stt", plan.stt))
     named = (*(("target", each) for each in plan.targets), *others)
     return [(run_no, role, escape_text(each.typed)) for role, each in named if each]
 
 
-def _text_or_none(text: str | None) -> str | None:
+def _escape_unless_blank(text: str | None) -> str | None:
     """Escape text from a user; None if it is blank."""
     return escape_text(text.strip()) or None if text else None
 
@@ -447,6 +449,6 @@ def _make_run_id(connection: Connection) -> str:
             return new
 
 
-def _like_pattern(text: str) -> str:
+def _escape_like_pattern(text: str) -> str:
     """Escape a text for LIKE, so that it matches itself only."""
     return re.sub(r"([\\%_])", r"\\\1", text)

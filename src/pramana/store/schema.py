@@ -36,16 +36,16 @@ metadata = MetaData(
     }
 )
 
-_Number = BigInteger().with_variant(Integer, "sqlite")
+_IntegerType = BigInteger().with_variant(Integer, "sqlite")
 """64 bits in both engines: SQLite autoincrements only INTEGER, which is as wide."""
 
-_Ordered = Text().with_variant(Text(collation="C"), "postgresql")
+_OrderedText = Text().with_variant(Text(collation="C"), "postgresql")
 """Text that is searched by prefix: ordered by code point, whatever the locale."""
 
 runs = Table(
     "runs",
     metadata,
-    Column("run_no", _Number, primary_key=True),
+    Column("run_no", _IntegerType, primary_key=True),
     Column("id", Text, nullable=False, unique=True),
     Column("owner", Text, nullable=False),  # cli or server: who may resume it
     Column("status", Text, nullable=False),
@@ -64,7 +64,7 @@ runs = Table(
     Column("limits", Text),  # JSON: the limits of a server's run, kept when another server resumes it
     Column("cancelled", Text),  # when its cancellation was requested
     Column("creator", Text),  # name of the token that created it
-    Column("suite", _Ordered, nullable=False, server_default=text("''")),  # the plan's suite, for filters
+    Column("suite", _OrderedText, nullable=False, server_default=text("''")),  # the plan's suite, for filters
     Column("selection", Text),  # JSON: the plan's filters; null if it has all cases
     Column("name", Text),  # set by the user
     Column("note", Text),  # set by the user
@@ -75,7 +75,7 @@ runs = Table(
 run_models = Table(  # the models of each plan, as typed
     "run_models",
     metadata,
-    Column("run_no", _Number, ForeignKey("runs.run_no"), nullable=False),
+    Column("run_no", _IntegerType, ForeignKey("runs.run_no"), nullable=False),
     Column("role", Text, nullable=False),  # target, judge, embedder or stt
     Column("model", Text, nullable=False),
     PrimaryKeyConstraint("run_no", "role", "model"),
@@ -86,7 +86,7 @@ run_models = Table(  # the models of each plan, as typed
 cases = Table(
     "cases",
     metadata,
-    Column("case_no", _Number, primary_key=True),
+    Column("case_no", _IntegerType, primary_key=True),
     Column("digest", Text, nullable=False, unique=True),
     Column("body", Text, nullable=False),
     sqlite_autoincrement=True,
@@ -95,9 +95,9 @@ cases = Table(
 run_cases = Table(
     "run_cases",
     metadata,
-    Column("run_no", _Number, ForeignKey("runs.run_no"), nullable=False),
+    Column("run_no", _IntegerType, ForeignKey("runs.run_no"), nullable=False),
     Column("position", BigInteger, nullable=False),
-    Column("case_no", _Number, ForeignKey("cases.case_no"), nullable=False),
+    Column("case_no", _IntegerType, ForeignKey("cases.case_no"), nullable=False),
     Column("source_file", Text),
     Column("source_line", BigInteger),
     PrimaryKeyConstraint("run_no", "position"),
@@ -108,9 +108,9 @@ run_cases = Table(
 results = Table(
     "results",
     metadata,
-    Column("seq", _Number, primary_key=True),
-    Column("run_no", _Number, nullable=False),
-    Column("case_no", _Number, nullable=False),
+    Column("seq", _IntegerType, primary_key=True),
+    Column("run_no", _IntegerType, nullable=False),
+    Column("case_no", _IntegerType, nullable=False),
     Column("model", Text, nullable=False),
     Column("variant", Text, nullable=False),
     Column("repeat", Integer, nullable=False),
@@ -143,7 +143,7 @@ results = Table(
 scorings = Table(
     "scorings",
     metadata,
-    Column("run_no", _Number, ForeignKey("runs.run_no"), nullable=False),
+    Column("run_no", _IntegerType, ForeignKey("runs.run_no"), nullable=False),
     Column("scoring", Integer, nullable=False),
     Column("label", Text, nullable=False),
     Column("created", Text, nullable=False),
@@ -157,7 +157,7 @@ scorings = Table(
 checks = Table(
     "checks",
     metadata,
-    Column("seq", _Number, ForeignKey("results.seq"), nullable=False),
+    Column("seq", _IntegerType, ForeignKey("results.seq"), nullable=False),
     Column("scoring", Integer, nullable=False),
     Column("position", Integer, nullable=False),
     Column("name", Text, nullable=False),
@@ -175,7 +175,7 @@ checks = Table(
 scenarios = Table(
     "scenarios",
     metadata,
-    Column("scenario_no", _Number, primary_key=True),
+    Column("scenario_no", _IntegerType, primary_key=True),
     Column("id", Text, nullable=False, unique=True),
     Column("name", Text, nullable=False),
     Column("type", Text, nullable=False),
@@ -255,7 +255,7 @@ preferences = Table(
 changes = Table(
     "changes",
     metadata,
-    Column("change_no", _Number, primary_key=True),
+    Column("change_no", _IntegerType, primary_key=True),
     Column("at", Text, nullable=False),
     Column("kind", Text, nullable=False),  # a `ChangeKind`
     Column("subject", Text, nullable=False),
@@ -268,7 +268,7 @@ changes = Table(
 submission_series = Table(  # one model's replies to one prompt of one suite, over time
     "submission_series",
     metadata,
-    Column("series_no", _Number, primary_key=True),
+    Column("series_no", _IntegerType, primary_key=True),
     Column("verified", Boolean, nullable=False),  # whether the suite was known; both kinds are kept separate
     Column("model", Text, nullable=False),
     Column("suite_hash", Text, nullable=False),  # empty: none was stated
@@ -280,10 +280,10 @@ submission_series = Table(  # one model's replies to one prompt of one suite, ov
 submissions = Table(
     "submissions",
     metadata,
-    Column("submission_no", _Number, primary_key=True),
+    Column("submission_no", _IntegerType, primary_key=True),
     Column("digest", LargeBinary, nullable=False),  # of the content; unique per day
     Column("day", Text, nullable=False),  # of the reply, in UTC
-    Column("series_no", _Number, ForeignKey("submission_series.series_no"), nullable=False),
+    Column("series_no", _IntegerType, ForeignKey("submission_series.series_no"), nullable=False),
     Column("received", Text, nullable=False),
     Column("stated", Text),  # time of the reply, as stated by its contributor
     Column("contributor", Text, nullable=False),  # ID of a token, or anonymous
@@ -313,7 +313,7 @@ submission_cells = Table(  # the outputs of one series on one day
     "submission_cells",
     metadata,
     Column("day", Text, nullable=False),
-    Column("series_no", _Number, ForeignKey("submission_series.series_no"), nullable=False),
+    Column("series_no", _IntegerType, ForeignKey("submission_series.series_no"), nullable=False),
     Column("outputs", BigInteger, nullable=False),  # number of distinct outputs
     Column("all_outputs", LargeBinary, nullable=False),  # XOR of their hashes: equal for equal sets
     Column("changed", Boolean, nullable=False),  # whether they differ from the previous day with outputs

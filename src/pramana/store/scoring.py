@@ -22,58 +22,60 @@ from pramana.store.records import (
     RunRef,
     check_from_row,
     check_to_row,
+    decode_json_column,
     escape_text,
-    from_json,
     read_run,
     unescape_text,
 )
 from pramana.store.schema import cases, checks, results, runs, scorings
 
-_COLUMNS = ("seq", "scoring", "position", *CHECK_COLUMNS)
-INSERT_CHECKS = f"INSERT INTO checks ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"  # noqa: S608
+_CHECK_TABLE_COLUMNS = ("seq", "scoring", "position", *CHECK_COLUMNS)
+INSERT_CHECKS = (
+    f"INSERT INTO checks ({', '.join(_CHECK_TABLE_COLUMNS)}) VALUES ({', '.join('?' for _ in _CHECK_TABLE_COLUMNS)})"  # noqa: S608
+)
 
-Judged = tuple[Key, tuple[Check, ...]]
+KeyedChecks = tuple[Key, tuple[Check, ...]]
 
 
 class ScoringLink(NamedTuple):
     """The columns of a finished scoring that decide which scorings a run is read by."""
 
     number: int
-    base: int | None
+    extended_scoring: int | None
     """The scoring that it extends; None for the one before it."""
-    chosen: int | None
+    newest_when_chosen: int | None
     """The newest scoring when this one was chosen as current; None if it was not chosen."""
 
 
-def current_scoring(links: Sequence[ScoringLink]) -> int:
+def find_current_scoring(links: Sequence[ScoringLink]) -> int:
     """Return the scoring that was chosen as current, else the newest.
 
-    >>> current_scoring([ScoringLink(0, None, 1), ScoringLink(1, None, None)])
+    >>> find_current_scoring([ScoringLink(0, None, 1), ScoringLink(1, None, None)])
     0
-    >>> current_scoring([ScoringLink(0, None, 1), ScoringLink(1, None, None), ScoringLink(2, 0, None)])
+    >>> find_current_scoring([ScoringLink(0, None, 1), ScoringLink(1, None, None), ScoringLink(2, 0, None)])
     2
     """
     newest = max(each.number for each in links)
-    return next((each.number for each in links if each.chosen == newest), newest)
+    return next((each.number for each in links if each.newest_when_chosen == newest), newest)
 
 
-def scorings_in_effect(links: Sequence[ScoringLink], scoring: int | None = None) -> list[int]:
+def list_scorings_in_effect(links: Sequence[ScoringLink], scoring: int | None = None) -> list[int]:
     """Return the scorings that a run is read by, ascending: one (by default the current) and those that it extends.
 
-    >>> scorings_in_effect([ScoringLink(0, None, None), ScoringLink(1, None, None), ScoringLink(2, 0, None)])
+    >>> list_scorings_in_effect([ScoringLink(0, None, None), ScoringLink(1, None, None), ScoringLink(2, 0, None)])
     [0, 2]
     """
     if not links:
         return []
-    bases = {each.number: each.base for each in links}
-    found = [current_scoring(links) if scoring is None else scoring]
+    bases = {each.number: each.extended_scoring for each in links}
+    found = [find_current_scoring(links) if scoring is None else scoring]
     while earlier := [number for number in bases if number < found[-1]]:
         base = bases[found[-1]]
         found.append(max(earlier) if base is None else base)
     return found[::-1]
 
 
-LINK_COLUMNS = (scorings.c.scoring, scorings.c.base, scorings.c.chosen)
+SCORING_LINK_COLUMNS = (scorings.c.scoring, scorings.c.base, scorings.c.chosen)
 
 
 def list_finished_scorings(connection: Connection, run_no: int, scoring: int | None = None) -> dict[int, str]:
@@ -81,31 +83,37 @@ def list_finished_scorings(connection: Connection, run_no: int, scoring: int | N
     labels, links = _read_finished(connection, run_no)
     if scoring is not None and scoring not in labels:
         raise NotFound(f"the run has no scoring {scoring}; it has {', '.join(map(str, labels))}")
-    return {number: labels[number] for number in scorings_in_effect(links, scoring)}
+    return {number: labels[number] for number in list_scorings_in_effect(links, scoring)}
 
 
-def scorings_before(connection: Connection, run_no: int, scoring: int) -> list[int]:
+def list_scorings_before(connection: Connection, run_no: int, scoring: int) -> list[int]:
     """Return the scorings that a run was read by before a rescoring, which may be unfinished."""
     labels, links = _read_finished(connection, run_no)
-    return [number for number in scorings_in_effect(links, scoring if scoring in labels else None) if number != scoring]
+    return [
+        number for number in list_scorings_in_effect(links, scoring if scoring in labels else None) if number != scoring
+    ]
 
 
 def _read_finished(connection: Connection, run_no: int) -> tuple[dict[int, str], list[ScoringLink]]:
     """Return the labels of a run's finished scorings, and their links."""
-    query = select(scorings.c.label, *LINK_COLUMNS).where(scorings.c.run_no == run_no, scorings.c.finished.is_not(None))
+    query = select(scorings.c.label, *SCORING_LINK_COLUMNS).where(
+        scorings.c.run_no == run_no, scorings.c.finished.is_not(None)
+    )
     rows = connection.execute(query.order_by(scorings.c.scoring)).all()
     return {row.scoring: unescape_text(row.label) for row in rows}, [
         ScoringLink(row.scoring, row.base, row.chosen) for row in rows
     ]
 
 
-def read_newest_checks(connection: Connection, seqs: Sequence[int], among: Iterable[int]) -> dict[int, list[Check]]:
+def read_newest_checks(
+    connection: Connection, seqs: Sequence[int], scoring_numbers: Iterable[int]
+) -> dict[int, list[Check]]:
     """Return the newest checks of some results, among the given scorings.
 
     If a model was called for other checks of a result (older ones, or those of a hidden scoring), their total cost and
     tokens are added to the evidence of the first newest check as `other_scorings`, so that no cost is lost.
     """
-    columns, seen = [checks.c[name] for name in _COLUMNS], frozenset(among)
+    columns, seen = [checks.c[name] for name in _CHECK_TABLE_COLUMNS], frozenset(scoring_numbers)
     query = select(*columns).where(checks.c.seq.in_(seqs))
     newest: dict[int, list[Check]] = {}
     others: dict[int, list[Check]] = {}
@@ -128,43 +136,45 @@ def read_newest_checks(connection: Connection, seqs: Sequence[int], among: Itera
     return newest
 
 
-def find_rescored(connection: Connection, seqs: Sequence[int], scoring: int) -> set[int]:
+def find_rescored_seqs(connection: Connection, seqs: Sequence[int], scoring: int) -> set[int]:
     """Return those of some results that have checks of a scoring."""
     query = select(checks.c.seq).where(checks.c.seq.in_(seqs), checks.c.scoring == scoring)
     return set(connection.scalars(query))
 
 
-def _sum_evidence(evidence: Sequence[Mapping[str, object]], name: str) -> float | None:
+def _sum_evidence(evidence: Sequence[Mapping[str, object]], field_name: str) -> float | None:
     """Return the sum of one evidence field; None if any has no number there."""
-    known = [value for each in evidence if isinstance(value := each.get(name), int | float)]
+    known = [value for each in evidence if isinstance(value := each.get(field_name), int | float)]
     return sum(known) if len(known) == len(evidence) else None
 
 
 def count_outcomes(
     connection: Connection,
     run_no: int,
-    among: Iterable[int],
-    *by: ColumnElement[Any],
-    where: Iterable[ColumnElement[bool]] = (),
+    scoring_numbers: Iterable[int],
+    *group_columns: ColumnElement[Any],
+    conditions: Iterable[ColumnElement[bool]] = (),
 ) -> Iterator[tuple[Any, ...]]:
     """Yield counts of results grouped by columns: their values, the outcome, the count and the highest sequence number.
 
     If there is more than one scoring, this is `Result.outcome` in SQL.
     """
-    scored = list(among)
-    judged = outcome_levels_query(run_no, scored).subquery()
+    scored = list(scoring_numbers)
+    judged = make_outcome_query(run_no, scored).subquery()
     once = scored == [0]
     ended: ColumnElement[Any] = results.c.outcome if once else judged.c.level
-    query = select(*by, ended, func.count(), func.max(results.c.seq)).where(results.c.run_no == run_no, *where)
+    query = select(*group_columns, ended, func.count(), func.max(results.c.seq)).where(
+        results.c.run_no == run_no, *conditions
+    )
     query = query.select_from(results if once else results.join(judged, judged.c.seq == results.c.seq))
-    for *values, outcome, number, last in connection.execute(query.group_by(*by, ended)):
+    for *values, outcome, number, last in connection.execute(query.group_by(*group_columns, ended)):
         yield *values, Outcome(outcome) if once else OUTCOMES_BY_SEVERITY[outcome], number, last
 
 
-def outcome_levels_query(run_no: int, among: Sequence[int]) -> Select[tuple[int, int]]:
+def make_outcome_query(run_no: int, scoring_numbers: Sequence[int]) -> Select[tuple[int, int]]:
     """Return the query of each result's number and outcome (index in `OUTCOMES_BY_SEVERITY`) by newest checks."""
     each = checks.alias()
-    newest = select(func.max(each.c.scoring)).where(each.c.seq == results.c.seq, each.c.scoring.in_(among))
+    newest = select(func.max(each.c.scoring)).where(each.c.seq == results.c.seq, each.c.scoring.in_(scoring_numbers))
     places = {outcome.value: level for level, outcome in enumerate(OUTCOMES_BY_SEVERITY)} | {MEASURED_OUTCOME: -1}
     severity = case(places, value=checks.c.outcome)
     errored, unscored = OUTCOMES_BY_SEVERITY.index(Outcome.ERRORED), OUTCOMES_BY_SEVERITY.index(Outcome.UNSCORED)
@@ -185,24 +195,24 @@ class FinishedScoring(NamedTuple):
     number: int
     label: str
     created: str
-    current: bool
+    is_current: bool
     """Whether the run is read by it by default."""
 
 
 class Scorings(StorePart):
     """The scorings of runs."""
 
-    def describe(self, run: RunRef) -> Sequence[FinishedScoring]:
+    def list_finished(self, run: RunRef) -> Sequence[FinishedScoring]:
         """Return a run's finished scorings, with their labels and start times."""
         with self._database.read_transaction() as connection:
             run_no = read_run(connection, run).number
             labels, links = _read_finished(connection, run_no)
-            current = current_scoring(links) if links else None
+            current = find_current_scoring(links) if links else None
             times = select(scorings.c.scoring, scorings.c.created).where(scorings.c.run_no == run_no)
             created = {row.scoring: row.created for row in connection.execute(times)}
         return [FinishedScoring(number, label, created[number], number == current) for number, label in labels.items()]
 
-    def use(self, run: RunRef, number: int) -> None:
+    def make_current(self, run: RunRef, number: int) -> None:
         """Make a finished scoring current, until the next rescoring or the next choice."""
         with self._database.write_transaction() as connection:
             found = read_run(connection, run)
@@ -216,13 +226,13 @@ class Scorings(StorePart):
                 connection.execute(update(scorings).where(mine, scorings.c.scoring == number), {"chosen": newest})
             record_change(connection, "run", found.id, "updated")
 
-    def list(self, run: RunRef) -> Mapping[int, str]:
+    def read_labels(self, run: RunRef) -> Mapping[int, str]:
         """Return the labels, by number, of the scorings that the run is read by; number 0 came with the replies."""
         with self._database.read_transaction() as connection:
             found = read_run(connection, run)
             return list_finished_scorings(connection, found.number, found.scoring)
 
-    def begin(self, run: RunRef, label: str) -> "Rescoring":
+    def begin_rescoring(self, run: RunRef, label: str) -> "Rescoring":
         """Return a new scoring, as a context manager, which adds checks beside those there are.
 
         They are hidden until the context ends. A result without new checks keeps the earlier ones.
@@ -249,7 +259,7 @@ class Rescoring:
             highest = select(func.max(scorings.c.scoring)).where(scorings.c.run_no == self._run_no)
             self.number = int(connection.execute(highest).scalar_one()) + 1
             labels, links = _read_finished(connection, self._run_no)
-            current = current_scoring(links) if links else None
+            current = find_current_scoring(links) if links else None
             connection.execute(
                 insert(scorings),
                 {
@@ -262,28 +272,28 @@ class Rescoring:
             )
         return self
 
-    def add(self, judged: Sequence[Judged]) -> None:
+    def add(self, keyed_checks: Sequence[KeyedChecks]) -> None:
         """Store new checks, all or none; raise `NotFound` if a result does not exist."""
         with self._database.write_transaction() as connection:
-            rows = _make_check_rows(connection, self._run_no, self.number, judged)
+            rows = _make_check_rows(connection, self._run_no, self.number, keyed_checks)
             self._database.run_many(connection, INSERT_CHECKS, rows)
-        self._added += len(judged)
+        self._added += len(keyed_checks)
 
-    def add_failed(self, judged: Sequence[Judged]) -> None:
+    def add_without_verdict(self, keyed_checks: Sequence[KeyedChecks]) -> None:
         """Store checks without a verdict for results that have one: their cost counts, and they hide nothing."""
         with self._database.write_transaction() as connection:
-            rows = _make_check_rows(connection, self._run_no, -self.number, judged)
+            rows = _make_check_rows(connection, self._run_no, -self.number, keyed_checks)
             self._database.run_many(connection, INSERT_CHECKS, rows)
-        self._failed += len(judged)
+        self._failed += len(keyed_checks)
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._end()
+            self._record_end()
         except KeyboardInterrupt:  # keep the checks even if the user is impatient
-            self._end()
+            self._record_end()
             raise
 
-    def _end(self) -> None:
+    def _record_end(self) -> None:
         this = and_(scorings.c.run_no == self._run_no, scorings.c.scoring == self.number)
         with self._database.write_transaction() as connection:
             if self._added:
@@ -301,7 +311,7 @@ def sum_check_spending(connection: Connection, run_no: int) -> Spent:
     query = select(checks.c.evidence).join_from(checks, results, results.c.seq == checks.c.seq)
     cost, tokens, unknown_cost, unknown_tokens = 0.0, 0, False, False
     for (text,) in connection.execute(query.where(results.c.run_no == run_no, checks.c.scoring == 0, asked)):
-        evidence = from_json(text)
+        evidence = decode_json_column(text)
         paid, used = evidence.get("cost_usd"), evidence.get("tokens")
         cost, tokens = cost + (paid or 0.0), tokens + (used or 0)
         unknown_cost, unknown_tokens = unknown_cost or paid is None, unknown_tokens or used is None
@@ -309,14 +319,14 @@ def sum_check_spending(connection: Connection, run_no: int) -> Spent:
 
 
 def _make_check_rows(
-    connection: Connection, run_no: int, scoring: int, some: Sequence[Judged]
+    connection: Connection, run_no: int, scoring: int, keyed_checks: Sequence[KeyedChecks]
 ) -> list[tuple[object, ...]]:
     columns = (cases.c.digest, results.c.model, results.c.variant, results.c.repeat, results.c.seq)
     query = select(*columns).join_from(results, cases, cases.c.case_no == results.c.case_no)
-    query = query.where(results.c.run_no == run_no, cases.c.digest.in_(list({key.case for key, _ in some})))
+    query = query.where(results.c.run_no == run_no, cases.c.digest.in_(list({key.case for key, _ in keyed_checks})))
     seqs = {tuple(row[:4]): row[4] for row in connection.execute(query)}
     rows = []
-    for key, made in some:
+    for key, made in keyed_checks:
         seq = seqs.get((key.case, escape_text(key.model), escape_text(key.variant), key.repeat))
         if seq is None:
             raise NotFound(f"the run has no result of {key}, so it cannot be scored again")

@@ -7,9 +7,9 @@ from pramana import settings
 from pramana.store.blobs import Blobs, Recordings
 from pramana.store.engine import Changes, Database
 from pramana.store.history import History
-from pramana.store.preferences import PreferencesStore, SetPrices
+from pramana.store.preferences import CustomPrices, PreferencesStore
 from pramana.store.providers import Providers
-from pramana.store.queue import Queue
+from pramana.store.queue import RunQueue
 from pramana.store.results import Results
 from pramana.store.runs import Cases, Runs
 from pramana.store.scenarios import Scenarios
@@ -25,7 +25,7 @@ class Store:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.runs = Runs(database)
-        self.queue = Queue(database)
+        self.queue = RunQueue(database)
         self.cases = Cases(database)
         self.results = Results(database)
         self.scorings = Scorings(database)
@@ -33,7 +33,7 @@ class Store:
         self.scenarios = Scenarios(database)
         self.suites = Suites(database)
         self.providers = Providers(database)
-        self.prices = SetPrices(database)
+        self.prices = CustomPrices(database)
         self.tokens = Tokens(database)
         self.preferences = PreferencesStore(database)
         self.submissions = Submissions(database)
@@ -43,7 +43,7 @@ class Store:
         self.recordings = Recordings(settings.data_folder() / "audio", self.blobs)
 
     @property
-    def kind(self) -> Literal["sqlite", "postgresql"]:
+    def database_kind(self) -> Literal["sqlite", "postgresql"]:
         return "sqlite" if self._database.is_sqlite else "postgresql"
 
     def on_commit(self, callback: Callable[[], None]) -> None:

@@ -27,8 +27,8 @@ from sqlalchemy import Connection, and_, func, select
 
 from pramana import clock
 from pramana.errors import InvalidInput, Problem
-from pramana.hash import length_prefixed
-from pramana.store.engine import Database, Lock, StorePart, record_change, timestamp
+from pramana.hash import prefix_with_length
+from pramana.store.engine import Database, LockKey, StorePart, record_change, timestamp
 from pramana.store.records import escape_row, escape_text, unescape_text
 from pramana.store.schema import deliveries, submission_days
 
@@ -42,13 +42,13 @@ MAX_CLOCK_SKEW = timedelta(days=1)
 """Clocks may be wrong, and other time zones are a day ahead; a later timestamp cannot be right."""
 MAX_PROBLEMS = 100
 _SALT, _IDENTITY = 16, 16
-_KEPT_SERIES = 200_000
+_MAX_CACHED_SERIES = 200_000
 _CACHE_SIZE_PRAGMA = "PRAGMA cache_size = -16384"
 """In KiB: digests are scattered over their index, and pages that do not fit into memory are written twice."""
 
 _Name = Annotated[str, Meta(min_length=1, max_length=256)]
-_Label = Annotated[str, Meta(max_length=256)]
-_Positive = Annotated[float, Meta(ge=0)]
+_ShortText = Annotated[str, Meta(max_length=256)]
+_NonNegative = Annotated[float, Meta(ge=0)]
 _Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Status = Literal["accepted", "duplicate"]
 
@@ -63,12 +63,12 @@ class Verdict(Struct, frozen=True):
 class _SharedFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Fields of a result that can also be set once for a whole batch."""
 
-    suite_hash: _Label | None = None
-    suite_version: _Label | None = None
-    temperature: _Positive | None = None
+    suite_hash: _ShortText | None = None
+    suite_version: _ShortText | None = None
+    temperature: _NonNegative | None = None
     seed: _Seed | None = None
     timestamp: datetime | None = None
-    runner_version: _Label | None = None
+    runner_version: _ShortText | None = None
 
 
 class Submission(_SharedFields, frozen=True, forbid_unknown_fields=True):
@@ -80,8 +80,8 @@ class Submission(_SharedFields, frozen=True, forbid_unknown_fields=True):
     score: Annotated[float, Meta(ge=0, le=1)] | None = None
     metadata: dict[str, Any] | None = None
     assertion_result: Verdict | None = None
-    latency_ms: _Positive | None = None
-    result_hash: _Label | None = None
+    latency_ms: _NonNegative | None = None
+    result_hash: _ShortText | None = None
 
 
 class Batch(_SharedFields, frozen=True, forbid_unknown_fields=True):
@@ -89,7 +89,7 @@ class Batch(_SharedFields, frozen=True, forbid_unknown_fields=True):
 
     results: Annotated[list[Submission], Meta(min_length=1, max_length=MAX_RESULTS)]
 
-    def suite_hash_of(self, result: Submission) -> str:
+    def get_suite_hash(self, result: Submission) -> str:
         """Return the hash of a result's suite; empty if none is stated."""
         return (self.suite_hash if result.suite_hash is None else result.suite_hash) or ""
 
@@ -133,8 +133,8 @@ _COLUMNS = (
     *("temperature", "seed", "output", "output_hash", "salt", "commitment", "score", "passed", "fingerprint"),
     *("runner_version", "result_hash", "latency_ms", "verdict", "metadata"),
 )
-INSERT = f"INSERT INTO submissions ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"  # noqa: S608
-_COUNT_COPIES = "UPDATE submissions SET copies = copies + ? WHERE digest = ? AND day = ?"
+INSERT_SUBMISSION = f"INSERT INTO submissions ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"  # noqa: S608
+_ADD_COPIES_STATEMENT = "UPDATE submissions SET copies = copies + ? WHERE digest = ? AND day = ?"
 _SERIES_STATEMENT = (
     "INSERT INTO submission_series (verified, model, suite_hash, prompt) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
@@ -143,13 +143,13 @@ _CELL_STATEMENT = (
     " ON CONFLICT (day, series_no) DO UPDATE"
     " SET outputs = excluded.outputs, all_outputs = excluded.all_outputs, changed = excluded.changed"
 )
-_COUNTS = ("submissions", "duplicates", "prompts", "outputs", "steady", "changed", "scored", "passed")
+_COUNT_COLUMNS = ("submissions", "duplicates", "prompts", "outputs", "steady", "changed", "scored", "passed")
 _DAY_STATEMENT = (
-    f"INSERT INTO submission_days (verified, model, day, {', '.join(_COUNTS)})"  # noqa: S608
-    f" VALUES (?, ?, ?, {', '.join('?' for _ in _COUNTS)}) ON CONFLICT (verified, model, day) DO UPDATE SET "
-    + ", ".join(f"{name} = submission_days.{name} + excluded.{name}" for name in _COUNTS)
+    f"INSERT INTO submission_days (verified, model, day, {', '.join(_COUNT_COLUMNS)})"  # noqa: S608
+    f" VALUES (?, ?, ?, {', '.join('?' for _ in _COUNT_COLUMNS)}) ON CONFLICT (verified, model, day) DO UPDATE SET "
+    + ", ".join(f"{name} = submission_days.{name} + excluded.{name}" for name in _COUNT_COLUMNS)
 )
-_SUBMISSIONS, _DUPLICATES, _PROMPTS, _OUTPUTS, _STEADY, _CHANGED, _SCORED, _PASSED = range(len(_COUNTS))
+_SUBMISSIONS, _DUPLICATES, _PROMPTS, _OUTPUTS, _STEADY, _CHANGED, _SCORED, _PASSED = range(len(_COUNT_COLUMNS))
 _LAST_OUTPUT_QUERY = (
     "SELECT found.series, cell.day, cell.outputs, cell.all_outputs, cell.changed FROM (SELECT series,"
     " (SELECT max(day) FROM submissions WHERE series_no = wanted.series) AS last FROM wanted) found"
@@ -169,12 +169,12 @@ _OUTPUTS_QUERY = (
 )
 
 
-class _Prepared(Struct):
+class _PreparedResult(Struct):
     """A validated result, before duplicates are known."""
 
-    kind: tuple[bool, str, str]
+    model_key: tuple[bool, str, str]
     """Whether the suite is known, model, suite hash."""
-    prompt: str
+    prompt_id: str
     day: str
     digest: bytes
     output_hash: bytes
@@ -183,7 +183,7 @@ class _Prepared(Struct):
     passed: bool
 
 
-class _Cell:
+class _DayOutputs:
     """The outputs of one series on one day."""
 
     __slots__ = ("all_outputs", "changed", "outputs")
@@ -192,9 +192,9 @@ class _Cell:
         self.outputs, self.all_outputs, self.changed = outputs, all_outputs, changed
 
 
-_New = Mapping[tuple[int, str], set[bytes]]
+_NewOutputHashes = Mapping[tuple[int, str], set[bytes]]
 """Hashes of outputs by series and day."""
-_Days = Mapping[tuple[bool, str, str], list[int]]
+_CountIncrements = Mapping[tuple[bool, str, str], list[int]]
 """Increments of the counts of each model and day."""
 
 
@@ -208,26 +208,26 @@ class Submissions(StorePart):
 
     # ── Adding ──
 
-    def add(self, batch: Batch, verified: Sequence[bool], contributor: str = ANONYMOUS) -> Receipt:
-        """Store the results of a batch, all or none; `verified` states for each whether its suite is known here."""
+    def add(self, batch: Batch, suite_known: Sequence[bool], contributor: str = ANONYMOUS) -> Receipt:
+        """Store the results of a batch, all or none; `suite_known` states for each whether its suite is known here."""
         received, batch_id = timestamp(), f"b{secrets.token_hex(8)}"
-        given = _prepare_results(batch, verified, contributor, received, batch_id)
+        given = _prepare_results(batch, suite_known, contributor, received, batch_id)
         statuses: list[Status] = []
         with self._database.write_transaction() as connection:
             if self._database.is_sqlite:
                 connection.exec_driver_sql(_CACHE_SIZE_PRAGMA)
-            self._database.lock(connection, Lock.SUBMISSIONS)
-            numbers = self._series_numbers(connection, given)
+            self._database.lock(connection, LockKey.SUBMISSIONS)
+            numbers = self._find_or_create_series(connection, given)
             seen = self._find_earlier_days(connection, given)
             rows: list[tuple[Any, ...]] = []
             again: dict[tuple[bytes, str], int] = defaultdict(int)
-            days: dict[tuple[bool, str, str], list[int]] = defaultdict(lambda: [0] * len(_COUNTS))
+            days: dict[tuple[bool, str, str], list[int]] = defaultdict(lambda: [0] * len(_COUNT_COLUMNS))
             new: dict[tuple[int, str], set[bytes]] = defaultdict(set)
             models: dict[int, tuple[bool, str]] = {}
             for each in given:
                 when = seen.get(each.digest)
                 statuses.append("accepted" if when is None else "duplicate")
-                counts = days[each.kind[0], each.kind[1], each.day]
+                counts = days[each.model_key[0], each.model_key[1], each.day]
                 if when is None:
                     seen[each.digest] = {each.day}
                 elif each.day in when:
@@ -236,23 +236,25 @@ class Submissions(StorePart):
                     continue
                 else:
                     when.add(each.day)
-                number = numbers[(*each.kind, each.prompt)]
+                number = numbers[(*each.model_key, each.prompt_id)]
                 rows.append((number, *each.other_columns))
                 counts[_SUBMISSIONS] += 1
                 counts[_SCORED] += each.scored
                 counts[_PASSED] += each.passed
                 new[number, each.day].add(each.output_hash)
-                models[number] = each.kind[:2]
+                models[number] = each.model_key[:2]
             touched = self._count_new_outputs(connection, new, models, days)
-            for statement, some in ((INSERT, rows), (_CELL_STATEMENT, touched)):
+            for statement, some in ((INSERT_SUBMISSION, rows), (_CELL_STATEMENT, touched)):
                 if some:  # executemany: faster than multi-row inserts while the event loop is mostly idle
                     self._database.run(connection, statement, some)
-            self._database.run_many(connection, _COUNT_COPIES, [(times, *which) for which, times in again.items()])
+            self._database.run_many(
+                connection, _ADD_COPIES_STATEMENT, [(times, *which) for which, times in again.items()]
+            )
             changed = [(verified, escape_text(model), day, *counts) for (verified, model, day), counts in days.items()]
             self._database.run_many(connection, _DAY_STATEMENT, changed)
             if rows:
                 record_change(connection, "submission", batch_id, "received")
-        if len(self._numbers) + len(numbers) > _KEPT_SERIES:
+        if len(self._numbers) + len(numbers) > _MAX_CACHED_SERIES:
             self._numbers = {}
         self._numbers.update(numbers)
         return Receipt(
@@ -262,44 +264,44 @@ class Submissions(StorePart):
             statuses,
         )
 
-    def _series_numbers(
-        self, connection: Connection, given: Sequence[_Prepared]
+    def _find_or_create_series(
+        self, connection: Connection, prepared: Sequence[_PreparedResult]
     ) -> dict[tuple[bool, str, str, str], int]:
         """Return the numbers of some results' series; missing series are created."""
         known, found = self._numbers, {}
         missing: dict[tuple[bool, str, str], set[str]] = defaultdict(set)
-        for each in given:
-            series = (*each.kind, each.prompt)
+        for each in prepared:
+            series = (*each.model_key, each.prompt_id)
             if (number := known.get(series)) is None:
-                missing[each.kind].add(each.prompt)
+                missing[each.model_key].add(each.prompt_id)
             else:
                 found[series] = number
         for kind, prompts in missing.items():
             verified, model, suite = kind
-            found.update(self._read_numbers(connection, kind, prompts))
+            found.update(self._read_series_numbers(connection, kind, prompts))
             made = [each for each in prompts if (*kind, each) not in found]
             rows = [(verified, escape_text(model), escape_text(suite), escape_text(each)) for each in made]
             self._database.run_many(connection, _SERIES_STATEMENT, rows)
-            found.update(self._read_numbers(connection, kind, made))
+            found.update(self._read_series_numbers(connection, kind, made))
         return found
 
-    def _read_numbers(
-        self, connection: Connection, kind: tuple[bool, str, str], prompts: Iterable[str]
+    def _read_series_numbers(
+        self, connection: Connection, model_key: tuple[bool, str, str], prompt_ids: Iterable[str]
     ) -> dict[tuple[bool, str, str, str], int]:
-        verified, model, suite = kind
+        verified, model, suite = model_key
         head = "SELECT prompt, series_no FROM submission_series WHERE verified = ? AND model = ? AND suite_hash = ?"
         rows = self._query_with_values(
             connection,
             f"{head} AND prompt",
             (verified, escape_text(model), escape_text(suite)),
-            map(escape_text, prompts),
+            map(escape_text, prompt_ids),
         )
         return {(verified, model, suite, unescape_text(prompt)): number for prompt, number in rows}
 
-    def _find_earlier_days(self, connection: Connection, given: Sequence[_Prepared]) -> dict[bytes, set[str]]:
+    def _find_earlier_days(self, connection: Connection, prepared: Sequence[_PreparedResult]) -> dict[bytes, set[str]]:
         """Return the days on which the content of some results was submitted before, by digest."""
         found: dict[bytes, set[str]] = {}
-        digests = {each.digest for each in given}
+        digests = {each.digest for each in prepared}
         for digest, day in self._query_with_values(
             connection, "SELECT digest, day FROM submissions WHERE digest", (), digests
         ):
@@ -309,20 +311,24 @@ class Submissions(StorePart):
     def _count_new_outputs(
         self,
         connection: Connection,
-        new: _New,
+        new_hashes: _NewOutputHashes,
         models: Mapping[int, tuple[bool, str]],
-        days: _Days,
+        increments: _CountIncrements,
     ) -> list[tuple[Any, ...]]:
-        """Add new outputs to their cells; return the rows of the changed cells, and update the counts in `days`."""
-        if len(new) > len(models):  # several days of one series
-            return self._count_new_outputs_slowly(connection, new, models, days)
+        """Add new outputs to their cells.
+
+        Return the rows of the changed cells, and update the counts in `increments`.
+        """
+        if len(new_hashes) > len(models):  # several days of one series
+            return self._count_new_outputs_slowly(connection, new_hashes, models, increments)
         rows: list[tuple[Any, ...]] = []
         others: dict[tuple[int, str], set[bytes]] = {}
         last = {
-            row[0]: row for row in self._query_with_rows(connection, _LAST_OUTPUT_QUERY, ("bigint", "text"), list(new))
+            row[0]: row
+            for row in self._query_with_rows(connection, _LAST_OUTPUT_QUERY, ("bigint", "text"), list(new_hashes))
         }
         nothing = (0, "", 0, b"", False)
-        for cell, hashes in new.items():
+        for cell, hashes in new_hashes.items():
             number, day = cell
             _, newest, _, said, _ = last.get(number, nothing)
             if newest >= day or len(hashes) > 1:
@@ -330,35 +336,39 @@ class Submissions(StorePart):
                 continue
             (output,) = hashes  # the usual case: one output, on a new day
             changed = newest != "" and said != output
-            counts = days[(*models[number], day)]
+            counts = increments[(*models[number], day)]
             counts[_PROMPTS] += 1
             counts[_OUTPUTS] += 1
             counts[_STEADY] += 1
             counts[_CHANGED] += changed
             rows.append((day, number, 1, output, changed))
-        return rows + self._count_new_outputs_slowly(connection, others, models, days)
+        return rows + self._count_new_outputs_slowly(connection, others, models, increments)
 
     def _count_new_outputs_slowly(
-        self, connection: Connection, new: _New, models: Mapping[int, tuple[bool, str]], days: _Days
+        self,
+        connection: Connection,
+        new_hashes: _NewOutputHashes,
+        models: Mapping[int, tuple[bool, str]],
+        increments: _CountIncrements,
     ) -> list[tuple[Any, ...]]:
         """Add outputs in the general case: late results, several outputs, several days of one series."""
-        series: dict[int, dict[str, _Cell]] = {number: {} for number, _ in new}
+        series: dict[int, dict[str, _DayOutputs]] = {number: {} for number, _ in new_hashes}
         for number, day, outputs, joined, changed in self._query_with_rows(
-            connection, _NEIGHBOURS_QUERY, ("bigint", "text"), list(new)
+            connection, _NEIGHBOURS_QUERY, ("bigint", "text"), list(new_hashes)
         ):
-            series[number][day] = _Cell(outputs, int.from_bytes(joined), bool(changed))
-        there = [(*cell, each) for cell, hashes in new.items() if cell[1] in series[cell[0]] for each in hashes]
+            series[number][day] = _DayOutputs(outputs, int.from_bytes(joined), bool(changed))
+        there = [(*cell, each) for cell, hashes in new_hashes.items() if cell[1] in series[cell[0]] for each in hashes]
         said = {
             (number, day, bytes(each))
             for number, day, each in self._query_with_rows(
                 connection, _OUTPUTS_QUERY, ("bigint", "text", "bytea"), there
             )
         }
-        written: dict[tuple[str, int], _Cell] = {}
-        for (number, day), hashes in new.items():
-            cells, counts = series[number], days[(*models[number], day)]
+        written: dict[tuple[str, int], _DayOutputs] = {}
+        for (number, day), hashes in new_hashes.items():
+            cells, counts = series[number], increments[(*models[number], day)]
             if (cell := cells.get(day)) is None:
-                cell = cells[day] = _Cell()
+                cell = cells[day] = _DayOutputs()
                 counts[_PROMPTS] += 1
             was = cell.outputs
             for each in hashes:
@@ -377,7 +387,7 @@ class Submissions(StorePart):
                 cell = cells[ordered[at]]
                 changed = at > 0 and cell.all_outputs != cells[ordered[at - 1]].all_outputs
                 if changed != cell.changed:
-                    days[(*models[number], ordered[at])][_CHANGED] += changed - cell.changed
+                    increments[(*models[number], ordered[at])][_CHANGED] += changed - cell.changed
                     cell.changed = changed
                     written[ordered[at], number] = cell
         return [
@@ -386,43 +396,45 @@ class Submissions(StorePart):
         ]
 
     def _query_with_rows(
-        self, connection: Connection, query: str, kinds: Sequence[str], rows: Sequence[tuple[Any, ...]]
+        self, connection: Connection, query: str, column_types: Sequence[str], rows: Sequence[tuple[Any, ...]]
     ) -> Iterable[Sequence[Any]]:
         """Run a query with a table `wanted` of the given rows: series, day and optionally hash."""
         if not rows:
             return []
-        names = ", ".join(("series", "day", "hash")[: len(kinds)])
+        names = ", ".join(("series", "day", "hash")[: len(column_types)])
         if self._database.is_sqlite:
-            sql = f"WITH wanted ({names}) AS (VALUES {_placeholders(len(rows), len(kinds))}) {query}"
+            sql = f"WITH wanted ({names}) AS (VALUES {_format_placeholders(len(rows), len(column_types))}) {query}"
             return connection.exec_driver_sql(sql, tuple(chain.from_iterable(rows))).fetchall()
-        arrays = ", ".join(f"%s::{kind}[]" for kind in kinds)
+        arrays = ", ".join(f"%s::{kind}[]" for kind in column_types)
         sql = f"WITH wanted ({names}) AS (SELECT * FROM unnest({arrays})) {query}"  # noqa: S608 - constant names, no user input
         return connection.exec_driver_sql(sql, tuple(map(list, zip(*rows, strict=True)))).fetchall()
 
     def _query_with_values(
-        self, connection: Connection, query: str, before: tuple[Any, ...], values: Iterable[Any]
+        self, connection: Connection, query: str, first_parameters: tuple[Any, ...], values: Iterable[Any]
     ) -> Iterator[Sequence[Any]]:
         """Run a query that ends with a column's name, for the rows whose column has one of the values."""
         if some := list(values):
             sqlite = self._database.is_sqlite
-            among = f"IN {_placeholders(1, len(some))}" if sqlite else "= ANY(?)"
-            yield from self._database.run(connection, f"{query} {among}", (*before, *(some if sqlite else [some])))
+            among = f"IN {_format_placeholders(1, len(some))}" if sqlite else "= ANY(?)"
+            yield from self._database.run(
+                connection, f"{query} {among}", (*first_parameters, *(some if sqlite else [some]))
+            )
 
     # ── Reading ──
 
-    def chart(
-        self, *, verified: bool, first: str, last: str, model: str | None = None, models: int = 50
+    def read_chart(
+        self, *, verified: bool, first_day: str, last_day: str, model: str | None = None, max_models: int = 50
     ) -> tuple[list[DayPoint], int]:
         """Return the days of a model, or of those with the most submissions, and the total number of models."""
         table = submission_days.c
-        within = and_(table.verified == verified, table.day >= first, table.day <= last)
+        within = and_(table.verified == verified, table.day >= first_day, table.day <= last_day)
         with self._database.read_transaction() as connection:
             if model is None:
                 ranked = select(table.model).where(within).group_by(table.model)
-                ranked = ranked.order_by(func.sum(table.submissions).desc(), table.model).limit(models)
+                ranked = ranked.order_by(func.sum(table.submissions).desc(), table.model).limit(max_models)
                 chosen = list(connection.scalars(ranked))
                 there = len(chosen)
-                if there == models:
+                if there == max_models:
                     count = select(func.count(table.model.distinct())).where(within)
                     there = int(connection.execute(count).scalar_one())
             else:
@@ -433,12 +445,12 @@ class Submissions(StorePart):
         points = [DayPoint(unescape_text(row[0]), *row[1:]) for row in rows]
         return points, there if model is None else int(bool(points))
 
-    def count_passed(self, model: str, since: str) -> PassCounts:
+    def count_passed(self, model: str, first_day: str) -> PassCounts:
         """Return how many of a model's results of known suites have passed, since a day."""
         table = submission_days.c
         sums = [func.coalesce(func.sum(column), 0) for column in (table.passed, table.scored)]
-        mine = and_(table.verified.is_(True), table.model == escape_text(model), table.day >= since)
-        ((passed, scored),) = self._rows(select(*sums).where(mine))
+        mine = and_(table.verified.is_(True), table.model == escape_text(model), table.day >= first_day)
+        ((passed, scored),) = self._fetch_rows(select(*sums).where(mine))
         return PassCounts(int(passed), int(scored))
 
     # ── Deliveries to other servers ──
@@ -446,7 +458,8 @@ class Submissions(StorePart):
     def list_delivered(self, url: str) -> set[str]:
         """Return what was delivered to a server: IDs of runs, digests of blocks."""
         return {
-            row.subject for row in self._rows(select(deliveries.c.subject).where(deliveries.c.url == escape_text(url)))
+            row.subject
+            for row in self._fetch_rows(select(deliveries.c.subject).where(deliveries.c.url == escape_text(url)))
         }
 
     def mark_delivered(self, subject: str, url: str) -> None:
@@ -457,14 +470,14 @@ class Submissions(StorePart):
 
 
 @cache
-def _placeholders(rows: int, columns: int) -> str:
+def _format_placeholders(rows: int, columns: int) -> str:
     row = f"({', '.join('?' * columns)})"
     return ", ".join([row] * rows)
 
 
 def _prepare_results(
-    batch: Batch, verified: Sequence[bool], contributor: str, received: str, batch_id: str
-) -> list[_Prepared]:
+    batch: Batch, suite_known: Sequence[bool], contributor: str, received: str, batch_id: str
+) -> list[_PreparedResult]:
     """Return results with their digests; raise `InvalidInput` with the index of each invalid one."""
     problems: list[Problem] = []
     salts = os.urandom(_SALT * len(batch.results))
@@ -472,9 +485,9 @@ def _prepare_results(
     begun: dict[tuple[Any, ...], Any] = {}
     times: dict[datetime | None, tuple[str, str | None]] = {None: (received[:10], None)}
     sha256 = hashlib.sha256
-    made: list[_Prepared] = []
-    for index, (each, known) in enumerate(zip(batch.results, verified, strict=True)):
-        suite = batch.suite_hash_of(each)
+    made: list[_PreparedResult] = []
+    for index, (each, known) in enumerate(zip(batch.results, suite_known, strict=True)):
+        suite = batch.get_suite_hash(each)
         temperature = batch.temperature if each.temperature is None else each.temperature
         seed = batch.seed if each.seed is None else each.seed
         when = batch.timestamp if each.timestamp is None else each.timestamp
@@ -483,7 +496,7 @@ def _prepare_results(
             problems.append(_make_problem(index, "output", f"has {len(said):,} bytes; at most {MAX_OUTPUT_BYTES:,}"))
         if when not in times:
             try:
-                times[when] = _day_of(when, latest)
+                times[when] = _find_day(when, latest)
             except (ValueError, OverflowError) as error:
                 problems.append(_make_problem(index, "timestamp", str(error)))
                 continue
@@ -491,10 +504,10 @@ def _prepare_results(
         asked = (known, each.model_id, suite, temperature, seed)
         if (digest := begun.get(asked)) is None:
             shared = [repr(known), contributor, each.model_id, suite, repr(temperature), repr(seed)]
-            digest = begun[asked] = sha256(b"pramana submission 1" + b"".join(map(length_prefixed, shared)))
+            digest = begun[asked] = sha256(b"pramana submission 1" + b"".join(map(prefix_with_length, shared)))
         digest = digest.copy()
         whole = sha256(said).digest()
-        digest.update(length_prefixed(each.prompt_id) + whole)
+        digest.update(prefix_with_length(each.prompt_id) + whole)
         identity, content = whole[:_IDENTITY], digest.digest()
         salt = salts[index * _SALT : (index + 1) * _SALT]
         passed, verdict = _decide_passed(each)
@@ -508,13 +521,13 @@ def _prepare_results(
             *(content, day, received, stated, contributor, batch_id, 1),
             batch.suite_version if each.suite_version is None else each.suite_version,
             *(temperature, seed, each.output, identity, salt, sha256(salt + whole).digest(), each.score, passed),
-            None if each.metadata is None else _metadata_fingerprint(each.metadata),
+            None if each.metadata is None else _hash_metadata(each.metadata),
             batch.runner_version if each.runner_version is None else each.runner_version,
             *(each.result_hash, each.latency_ms, verdict, noted),
         )
         scored = each.score is not None
         made.append(
-            _Prepared(
+            _PreparedResult(
                 (known, each.model_id, suite),
                 each.prompt_id,
                 day,
@@ -538,27 +551,27 @@ def _make_problem(index: int, name: str, message: str) -> Problem:
     return Problem(message, f"results[{index}].{name}")
 
 
-def _day_of(when: datetime | None, latest: datetime) -> tuple[str, str | None]:
+def _find_day(replied_at: datetime | None, latest_allowed: datetime) -> tuple[str, str | None]:
     """Return the day of a reply and its time as ISO 8601; a time without a zone is UTC."""
-    if when is None:
+    if replied_at is None:
         raise ValueError("is missing")
-    when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
-    if when > latest:
-        raise ValueError(f"is {when.isoformat()}, which is in the future; check the clock")
-    return when.date().isoformat(), when.isoformat()
+    replied_at = replied_at.replace(tzinfo=UTC) if replied_at.tzinfo is None else replied_at.astimezone(UTC)
+    if replied_at > latest_allowed:
+        raise ValueError(f"is {replied_at.isoformat()}, which is in the future; check the clock")
+    return replied_at.date().isoformat(), replied_at.isoformat()
 
 
-def _decide_passed(given: Submission) -> tuple[bool | None, str | None]:
+def _decide_passed(submission: Submission) -> tuple[bool | None, str | None]:
     """Return whether a result has passed, and its verdict in JSON; without a verdict, a score of 0.5 or more passes."""
-    verdict = given.assertion_result
+    verdict = submission.assertion_result
     if verdict is None or verdict.passed is None:
-        passed = None if given.score is None else given.score >= 0.5
+        passed = None if submission.score is None else submission.score >= 0.5
     else:
         passed = verdict.passed
     return passed, None if verdict is None else _to_json(verdict)
 
 
-def _metadata_fingerprint(metadata: Mapping[str, Any]) -> str | None:
+def _hash_metadata(metadata: Mapping[str, Any]) -> str | None:
     found = metadata.get("fingerprint", metadata.get("system_fingerprint"))
     return found[:256] if isinstance(found, str) else None
 

@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import insert, select
 
 from pramana.errors import AlreadyExists, NotFound, StoreFailed, quote_text, suggest_similar
-from pramana.store.engine import Lock, StorePart, record_change, split_into_chunks, timestamp
+from pramana.store.engine import LockKey, StorePart, record_change, split_into_chunks, timestamp
 from pramana.store.records import escape_text
 from pramana.store.schema import suite_tiers
 
@@ -46,21 +46,21 @@ class Suites(StorePart):
     def list(self) -> list[Tier]:
         """Return all tiers by version, in the order of their upload."""
         query = select(*_TIER_COLUMNS).order_by(suite_tiers.c.version, suite_tiers.c.created, suite_tiers.c.tier)
-        return [Tier(*row) for row in self._rows(query)]
+        return [Tier(*row) for row in self._fetch_rows(query)]
 
-    def tiers(self, version: str) -> dict[str, Tier]:
+    def read_tiers(self, version: str) -> dict[str, Tier]:
         """Return the tiers of a version by name; empty if the version does not exist."""
         query = select(*_TIER_COLUMNS).where(suite_tiers.c.version == escape_text(version)).order_by(suite_tiers.c.tier)
-        return {row.tier: Tier(*row) for row in self._rows(query)}
+        return {row.tier: Tier(*row) for row in self._fetch_rows(query)}
 
-    def hashes(self, version: str) -> Mapping[str, str]:
+    def read_tier_hashes(self, version: str) -> Mapping[str, str]:
         """Return the hashes of a version's tiers by name; empty if the version does not exist."""
-        return {name: tier.hash for name, tier in self.tiers(version).items()}
+        return {name: tier.hash for name, tier in self.read_tiers(version).items()}
 
-    def content(self, version: str, tier: str) -> bytes:
+    def read_tier(self, version: str, tier: str) -> bytes:
         """Return the JSONL of a tier, byte for byte as uploaded."""
         where = (suite_tiers.c.version == escape_text(version), suite_tiers.c.tier == escape_text(tier))
-        packed = self._value(select(suite_tiers.c.content).where(*where))
+        packed = self._fetch_value(select(suite_tiers.c.content).where(*where))
         if packed is None:
             known = [f"{each.version} {each.tier}" for each in self.list()]
             name = f"{version} {tier}"
@@ -80,7 +80,7 @@ class Suites(StorePart):
     def read_by_hash(self, suite_hash: str) -> bytes | None:
         """Return the JSONL of the tier with that hash; None if there is none."""
         query = select(suite_tiers.c.content).where(suite_tiers.c.hash == escape_text(suite_hash)).limit(1)
-        packed = self._value(query)
+        packed = self._fetch_value(query)
         return None if packed is None else _decompress(packed, suite_hash)
 
     def upload(self, version: str, tiers: Mapping[str, Upload]) -> bool:
@@ -99,7 +99,7 @@ class Suites(StorePart):
             for name, tier in tiers.items()
         ]
         with self._database.write_transaction() as connection:
-            self._database.lock(connection, Lock.SUITES)
+            self._database.lock(connection, LockKey.SUITES)
             query = select(suite_tiers.c.tier, suite_tiers.c.hash).where(suite_tiers.c.version == version)
             there = {row.tier: row.hash for row in connection.execute(query)}
             if there and there != {name: tier.hash for name, tier in tiers.items()}:
@@ -112,8 +112,10 @@ class Suites(StorePart):
         return not there
 
 
-def _decompress(packed: bytes, what: str) -> bytes:
+def _decompress(compressed: bytes, tier_label: str) -> bytes:
     try:
-        return zlib.decompress(packed)
+        return zlib.decompress(compressed)
     except zlib.error:
-        raise StoreFailed(f"the content of {what} is damaged in the store; restore the store from a backup") from None
+        raise StoreFailed(
+            f"the content of {tier_label} is damaged in the store; restore the store from a backup"
+        ) from None

@@ -24,7 +24,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 """In ascending order: each role includes the rights of those before it."""
 TOKEN_PREFIX = "pramana_"
 """A fixed prefix, so that people and secret scanners recognise a leaked token."""
-_RANDOM_BYTES = 32
+_SECRET_BYTES = 32
 _TOKEN_LENGTH = len(TOKEN_PREFIX) + 43
 """The random bytes have 43 characters in base64."""
 MAX_NAME_LENGTH = 100
@@ -50,7 +50,7 @@ class Token(msgspec.Struct, frozen=True):
 class Tokens(StorePart):
     """The tokens of a store."""
 
-    def create(self, name: str, role: str, days: int | None = EXPIRES_DAYS) -> tuple[Token, str]:
+    def create(self, name: str, role: str, expires_in_days: int | None = EXPIRES_DAYS) -> tuple[Token, str]:
         """Create a token; return it and its secret, which cannot be shown again.
 
         With `days=None` it never expires.
@@ -63,10 +63,10 @@ class Tokens(StorePart):
             raise InvalidInput(
                 f"unknown role {quote_text(role)}{suggest_similar(role, ROLES)}; expected one of {', '.join(ROLES)}"
             )
-        if days is not None and not 1 <= days <= MAX_DAYS:
-            raise InvalidInput(f"a token expires after 1 to {MAX_DAYS:,} days, or never; found {days}")
+        if expires_in_days is not None and not 1 <= expires_in_days <= MAX_DAYS:
+            raise InvalidInput(f"a token expires after 1 to {MAX_DAYS:,} days, or never; found {expires_in_days}")
         secret = make_secret()
-        expires = None if days is None else _days_from_now(days)
+        expires = None if expires_in_days is None else _format_days_from_now(expires_in_days)
         made = Token(f"t{secrets.token_hex(4)}", name, role, timestamp(), expires=expires)
         row = {
             "id": made.id,
@@ -81,15 +81,15 @@ class Tokens(StorePart):
 
     def list(self) -> list[Token]:
         """Return all tokens, oldest first, including revoked and expired ones."""
-        return [_row_to_token(row) for row in self._rows(select(tokens).order_by(tokens.c.created, tokens.c.id))]
+        return [_row_to_token(row) for row in self._fetch_rows(select(tokens).order_by(tokens.c.created, tokens.c.id))]
 
     def has_valid_token(self) -> bool:
         """Return whether any token is valid."""
-        return bool(self._rows(select(tokens.c.id).where(_is_valid_condition()).limit(1)))
+        return bool(self._fetch_rows(select(tokens.c.id).where(_make_valid_condition()).limit(1)))
 
-    def has_ever_existed(self) -> bool:
+    def has_ever_had_token(self) -> bool:
         """Return whether any token was ever created."""
-        return bool(self._rows(select(tokens.c.id).limit(1)))
+        return bool(self._fetch_rows(select(tokens.c.id).limit(1)))
 
     def revoke(self, token_id: str) -> Token:
         """Revoke a token; do nothing if it is revoked already."""
@@ -106,12 +106,14 @@ class Tokens(StorePart):
 
     def find_by_secret(self, secret: str) -> Token | None:
         """Return the token of a secret; None if there is none, or if it was revoked or has expired."""
-        found = self._rows(select(tokens).where(tokens.c.hash == hash_secret(secret), _is_valid_condition()))
+        found = self._fetch_rows(select(tokens).where(tokens.c.hash == hash_secret(secret), _make_valid_condition()))
         return _row_to_token(found[0]) if found else None
 
-    def roles(self, token_ids: Collection[str]) -> dict[str, Role]:
+    def read_roles(self, token_ids: Collection[str]) -> dict[str, Role]:
         """Return the roles of those tokens that are valid, by ID."""
-        rows = self._rows(select(tokens.c.id, tokens.c.role).where(tokens.c.id.in_(token_ids), _is_valid_condition()))
+        rows = self._fetch_rows(
+            select(tokens.c.id, tokens.c.role).where(tokens.c.id.in_(token_ids), _make_valid_condition())
+        )
         return {row.id: row.role for row in rows}
 
     # ── Sessions ──
@@ -119,28 +121,28 @@ class Tokens(StorePart):
     def begin_session(self, token_id: str) -> str:
         """Create a session of a token and return its secret; delete expired sessions."""
         secret = make_secret()
-        row = {"hash": hash_secret(secret), "token_id": token_id, "expires": _days_from_now(SESSION_DAYS)}
+        row = {"hash": hash_secret(secret), "token_id": token_id, "expires": _format_days_from_now(SESSION_DAYS)}
         with self._database.write_transaction() as connection:
             connection.execute(delete(sessions).where(sessions.c.expires <= timestamp()))
             connection.execute(insert(sessions), row)
         return secret
 
-    def end_session(self, session: str) -> None:
+    def end_session(self, session_hash: str) -> None:
         """End a session, by the hash of its secret."""
         with self._database.write_transaction() as connection:
-            connection.execute(delete(sessions).where(sessions.c.hash == session))
+            connection.execute(delete(sessions).where(sessions.c.hash == session_hash))
 
     def find_by_session(self, secret: str) -> Token | None:
         """Return the token of a session's secret; None if the session or its token has ended."""
         joined = select(tokens).join_from(tokens, sessions)
         mine = (sessions.c.hash == hash_secret(secret), sessions.c.expires > timestamp())
-        found = self._rows(joined.where(*mine, _is_valid_condition()))
+        found = self._fetch_rows(joined.where(*mine, _make_valid_condition()))
         return _row_to_token(found[0]) if found else None
 
-    def open_sessions(self, hashes: Collection[str]) -> set[str]:
+    def find_open_sessions(self, secret_hashes: Collection[str]) -> set[str]:
         """Return those sessions that have not ended, by the hashes of their secrets."""
-        query = select(sessions.c.hash).where(sessions.c.hash.in_(hashes), sessions.c.expires > timestamp())
-        return {row.hash for row in self._rows(query)}
+        query = select(sessions.c.hash).where(sessions.c.hash.in_(secret_hashes), sessions.c.expires > timestamp())
+        return {row.hash for row in self._fetch_rows(query)}
 
     def record_use(self, token_id: str) -> None:
         """Record that a token was used today. It waits for other writers, so a request should not wait for it."""
@@ -150,7 +152,7 @@ class Tokens(StorePart):
 
 def make_secret() -> str:
     """Return a random secret for a token or a session."""
-    return TOKEN_PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+    return TOKEN_PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
 
 
 def looks_like_token(secret: str) -> bool:
@@ -171,9 +173,9 @@ def _row_to_token(row: Any) -> Token:
     return Token(row.id, unescape_text(row.name), row.role, row.created, row.used, row.revoked, row.expires)
 
 
-def _is_valid_condition() -> ColumnElement[bool]:
+def _make_valid_condition() -> ColumnElement[bool]:
     return and_(tokens.c.revoked.is_(None), or_(tokens.c.expires.is_(None), tokens.c.expires > timestamp()))
 
 
-def _days_from_now(days: int) -> str:
+def _format_days_from_now(days: int) -> str:
     return (clock.now() + timedelta(days=days)).isoformat(timespec="milliseconds")

@@ -151,7 +151,7 @@ def test_a_request_cancelled_during_startup_leaves_no_process(tmp_path: Path, mo
 
 
 def test_endless_output_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "OUTPUT_LIMIT", 1 << 20)
+    monkeypatch.setattr(command, "MAX_OUTPUT_BYTES", 1 << 20)
     with pytest.raises(ProviderError, match="printed more than 1 MB"):
         ask(["yes"])
 

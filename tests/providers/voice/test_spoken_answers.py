@@ -10,23 +10,23 @@ import pytest
 
 from pramana.embedded import language
 from pramana.embedded.speakable import (
-    has_break,
     has_repetition,
+    has_sentence_or_clause_end,
     make_speakable,
     remove_repetition,
     shorten_to_words,
-    trim_to_sentence,
+    trim_to_last_sentence_or_clause,
 )
 from pramana.embedded.voice import speak
 from pramana.errors import ProviderError
 from pramana.model import Line, Provider, Reply, Request, Target, Turn, Utterance
 from pramana.providers.text.fake import FakeProvider, parse_fake
-from pramana.providers.text.local import GENERATION_S, MAX_SPOKEN_TOKENS, SPOKEN_SAMPLING, LocalProvider
+from pramana.providers.text.local import MAX_GENERATION_S, MAX_SPOKEN_TOKENS, SPOKEN_SAMPLING, LocalProvider
 from pramana.providers.voice.cascade import (
-    ANSWER_S,
     FITTING_TIMEOUT_S,
-    NO_ANSWER,
-    NOT_UNDERSTOOD,
+    MAX_ANSWER_S,
+    NO_ANSWER_APOLOGY,
+    NOT_UNDERSTOOD_APOLOGY,
     REPLY_TIMEOUT_S,
     TRANSCRIPTION_TIMEOUT_S,
     Cascade,
@@ -34,7 +34,7 @@ from pramana.providers.voice.cascade import (
     make_embedded_cascade,
 )
 from pramana.providers.voice.embedded import EmbeddedSynthesis
-from pramana.providers.voice.vocabulary import Dial, SpeechRecognition
+from pramana.providers.voice.vocabulary import CallSetup, SpeechRecognition
 from pramana.run.call import Conversation, FinishedCall, Patience
 
 from ...embedded_faults import FaultyServer, make_loader, use_fault
@@ -95,9 +95,9 @@ def test_a_long_answer_ends_at_a_sentence_clause_or_word() -> None:
     assert shorten_to_words(text.removeprefix("It is big. "), 8) == "It is blue, they say."
     assert shorten_to_words("one two three four", 2) == "one two."
     assert shorten_to_words("one two", 0) == ""
-    assert trim_to_sentence("It costs 3.5 euros") == "It costs 3.5 euros."
-    assert trim_to_sentence("It is Dr. Smith, the") == "It is Dr. Smith."
-    assert not has_break("The answer is:")
+    assert trim_to_last_sentence_or_clause("It costs 3.5 euros") == "It costs 3.5 euros."
+    assert trim_to_last_sentence_or_clause("It is Dr. Smith, the") == "It is Dr. Smith."
+    assert not has_sentence_or_clause_end("The answer is:")
 
 
 # ── The model ──
@@ -152,7 +152,7 @@ def test_a_looping_answer_is_stopped_and_marked() -> None:
 
 @pytest.mark.usefixtures("virtual_time")
 def test_a_slow_model_is_stopped_and_its_text_kept() -> None:
-    with patch.object(language.Engine, "_load", make_loader(FaultyServer("long", GENERATION_S / 4))):
+    with patch.object(language.Engine, "_load", make_loader(FaultyServer("long", MAX_GENERATION_S / 4))):
         reply = ask(spoken_model())
     assert reply.finish_reason == "time"
     assert reply.text.startswith("word1, word2")
@@ -177,12 +177,12 @@ class DeafRecognition:
 
 
 def hold_call(ears: SpeechRecognition, mind: str, manner: FailureBehaviour) -> FinishedCall:
-    agent = Cascade(ears, FakeProvider(**parse_fake(mind)), EmbeddedSynthesis(), manner=manner)
+    agent = Cascade(ears, FakeProvider(**parse_fake(mind)), EmbeddedSynthesis(), failure_behaviour=manner)
     said = [Utterance(Line(ASKED), speak(ASKED, "en"), "sha256:x")]
 
     async def call() -> FinishedCall:
-        channel = await agent.dial(Dial("x"))
-        return await Conversation(channel, said, {"rate": 24000}, Patience()).hold()
+        channel = await agent.dial(CallSetup("x"))
+        return await Conversation(channel, said, {"rate": 24000}, Patience()).hold_call()
 
     return asyncio.run(call())
 
@@ -193,10 +193,10 @@ def find_texts(of: FinishedCall, kind: str) -> Sequence[str]:
 
 EMBEDDED = FailureBehaviour(
     apologises=True,
-    hearing_s=TRANSCRIPTION_TIMEOUT_S,
-    thinking_s=REPLY_TIMEOUT_S,
-    wording_s=FITTING_TIMEOUT_S,
-    answer_s=ANSWER_S,
+    recognition_timeout_s=TRANSCRIPTION_TIMEOUT_S,
+    reply_timeout_s=REPLY_TIMEOUT_S,
+    fitting_timeout_s=FITTING_TIMEOUT_S,
+    max_answer_s=MAX_ANSWER_S,
 )
 
 
@@ -204,19 +204,19 @@ EMBEDDED = FailureBehaviour(
 @pytest.mark.parametrize(
     ("ears", "mind", "answer"),
     [
-        (DeafRecognition(), "fixed=Nine.", NOT_UNDERSTOOD),
-        (DeafRecognition(ASKED, seconds=60), "fixed=Nine.", NOT_UNDERSTOOD),
-        (DeafRecognition(ASKED), "fixed=", NO_ANSWER),
-        (DeafRecognition(ASKED), "fixed=***", NO_ANSWER),
-        (DeafRecognition(ASKED), "fixed=日本", NO_ANSWER),
-        (DeafRecognition(ASKED), "latency=60,fixed=Nine.", NO_ANSWER),
-        (DeafRecognition(ASKED), "rejected=1,fixed=Nine.", NO_ANSWER),
+        (DeafRecognition(), "fixed=Nine.", NOT_UNDERSTOOD_APOLOGY),
+        (DeafRecognition(ASKED, seconds=60), "fixed=Nine.", NOT_UNDERSTOOD_APOLOGY),
+        (DeafRecognition(ASKED), "fixed=", NO_ANSWER_APOLOGY),
+        (DeafRecognition(ASKED), "fixed=***", NO_ANSWER_APOLOGY),
+        (DeafRecognition(ASKED), "fixed=日本", NO_ANSWER_APOLOGY),
+        (DeafRecognition(ASKED), "latency=60,fixed=Nine.", NO_ANSWER_APOLOGY),
+        (DeafRecognition(ASKED), "rejected=1,fixed=Nine.", NO_ANSWER_APOLOGY),
         (DeafRecognition(ASKED), "fixed=**Nine**.", "Nine."),
     ],
 )
 def test_an_agent_that_apologises_is_never_silent(ears: SpeechRecognition, mind: str, answer: str) -> None:
     call = hold_call(ears, mind, EMBEDDED)
-    assert (call.reason, call.answers) == ("done", (answer,))
+    assert (call.end_reason, call.answers) == ("done", (answer,))
     assert find_texts(call, "turn_done") == ["completed"]
 
 
@@ -227,7 +227,7 @@ def test_the_limits_of_an_answer_are_within_the_callers_patience() -> None:
         f"latency={REPLY_TIMEOUT_S - 0.1},fixed=Nine.",
         EMBEDDED,
     )
-    assert (call.reason, call.answers) == ("done", ("Nine.",))
+    assert (call.end_reason, call.answers) == ("done", ("Nine.",))
     endpointing_s, voice_s = 0.5, 1.5
     assert (
         Patience().answer_within_s
@@ -246,20 +246,23 @@ def test_other_models_are_not_limited_in_time_or_length() -> None:
 @pytest.mark.parametrize("answer", ["12. That is seven plus five.", "C# is > Java and 2*3*4 is 2^3 * 3.", "1. Tea"])
 def test_other_models_are_spoken_verbatim(answer: str) -> None:
     assert hold_call(
-        DeafRecognition(ASKED), f"fixed={answer}", make_embedded_cascade(FakeProvider()).manner
+        DeafRecognition(ASKED), f"fixed={answer}", make_embedded_cascade(FakeProvider()).failure_behaviour
     ).answers == (answer,)
 
 
 @pytest.mark.usefixtures("virtual_time")
 def test_other_models_get_no_substitute_answer() -> None:
-    call = hold_call(DeafRecognition(ASKED), "fixed=", make_embedded_cascade(FakeProvider()).manner)
-    assert NO_ANSWER not in call.answers
+    call = hold_call(DeafRecognition(ASKED), "fixed=", make_embedded_cascade(FakeProvider()).failure_behaviour)
+    assert NO_ANSWER_APOLOGY not in call.answers
     assert find_texts(call, "turn_done") == ["empty"]
 
 
 def test_only_the_embedded_model_is_limited() -> None:
-    assert make_embedded_cascade(LocalProvider.open(Target("local", "local", "local", {}), None)).manner == EMBEDDED
-    assert make_embedded_cascade(FakeProvider()).manner == FailureBehaviour(apologises=True)
+    assert (
+        make_embedded_cascade(LocalProvider.open(Target("local", "local", "local", {}), None)).failure_behaviour
+        == EMBEDDED
+    )
+    assert make_embedded_cascade(FakeProvider()).failure_behaviour == FailureBehaviour(apologises=True)
 
 
 def test_an_answer_may_use_its_whole_limit() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pramana import audio
 from pramana.app.calls import CallView, measure_peaks
-from pramana.hash import case_digest
+from pramana.hash import hash_case
 from pramana.model import Call, Case, Check, Facets, Key, Outcome, Plan, Reply, Result, Target, Turn
 from pramana.show.api.envelope import make_shape
 from pramana.store.store import Store
@@ -46,10 +46,10 @@ def store_call(
     check = Check(
         "call", "1", Outcome.PASSED, "heard", None, {"times": {"lines": [LINE]}} if evidence is None else evidence
     )
-    made = Result(Key(case_digest(case), "m", "voice"), case.id, reply, None, (check,), None, None)
+    made = Result(Key(hash_case(case), "m", "voice"), case.id, reply, None, (check,), None, None)
 
     async def write() -> None:
-        async with store.results.writer(run.id, lambda _: None) as writer:
+        async with store.results.make_writer(run.id, lambda _: None) as writer:
             await writer.put([made])
 
     asyncio.run(write())

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from pramana.app import App
 from pramana.show.api import make_routes
 from pramana.show.api.community import draw_badge
-from pramana.show.api.documentation import describe
+from pramana.show.api.documentation import make_openapi_description
 from pramana.store.submissions import PassCounts
 
 from .served import Client
@@ -374,7 +374,7 @@ def test_a_badge_requires_a_token_if_the_server_does(secure_client: Client) -> N
 
 def test_the_described_request_bodies_match_the_accepted_ones(client: Client) -> None:
     assert client.store
-    paths = describe(make_routes(App(client.store)))["paths"]
+    paths = make_openapi_description(make_routes(App(client.store)))["paths"]
 
     def schema(path: str) -> Draft202012Validator:
         found = paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]

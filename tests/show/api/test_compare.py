@@ -9,7 +9,7 @@ import pytest
 from pramana.app import comparisons
 from pramana.app.comparison_sides import compare_sides
 from pramana.app.comparisons import ComparisonView
-from pramana.hash import case_digest
+from pramana.hash import hash_case
 from pramana.model import Call, Check, Key, Outcome, Plan, Reply, Result, Target
 from pramana.show.api.envelope import make_shape
 from pramana.store.scoring import Scorings
@@ -236,13 +236,13 @@ def add_calls(
     checks = (Check("contains", "1", Outcome.PASSED, ""), Check("call", "1", Outcome.PASSED, "", None, evidence))
     reply = Reply("x", total_s=9.0, fingerprint=fingerprint, call=Call("sha256:a", "sha256:b"))
     made = [
-        Result(Key(case_digest(of), "m", variant), of.id, reply, None, checks, None, None)
+        Result(Key(hash_case(of), "m", variant), of.id, reply, None, checks, None, None)
         for of in cases
         for variant in variants
     ]
 
     async def write() -> None:
-        async with store.results.writer(run.id, lambda _: None) as writer:
+        async with store.results.make_writer(run.id, lambda _: None) as writer:
             await writer.put(made)
 
     asyncio.run(write())
@@ -291,7 +291,7 @@ def test_a_comparison_is_computed_once_until_a_run_is_rescored(client: Client, m
     client.get(f"{address}&anyJudge=true")
     client.get(f"/api/compare?base={new}&new={base}")
     assert len(worked_out) == 3
-    scorings = Scorings.list
-    monkeypatch.setattr(Scorings, "list", lambda self, run: {**scorings(self, run), 1: "again"})
+    scorings = Scorings.read_labels
+    monkeypatch.setattr(Scorings, "read_labels", lambda self, run: {**scorings(self, run), 1: "again"})
     client.get(address)
     assert len(worked_out) == 4

@@ -13,7 +13,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from pramana.show.api import connection
-from pramana.show.api.connection import HEAD_TIMEOUT_S, MAX_HEAD_BYTES, MAX_HEADERS, RESERVED_FILES, max_connections
+from pramana.show.api.connection import (
+    HEAD_TIMEOUT_S,
+    MAX_HEAD_BYTES,
+    MAX_HEADERS,
+    RESERVED_FILE_DESCRIPTORS,
+    max_connections,
+)
 
 from .served import Client
 
@@ -126,7 +132,7 @@ def test_the_oldest_idle_connection_is_closed_when_connections_run_out(
 
 def test_the_connection_limit_follows_the_open_file_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
-    assert max_connections() == 1024 - RESERVED_FILES
+    assert max_connections() == 1024 - RESERVED_FILE_DESCRIPTORS
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert max_connections() == connection.MAX_CONNECTIONS
 

@@ -241,7 +241,7 @@ def test_a_client_that_disconnects_leaves_no_traceback(client: Client, caplog: p
 
 
 def test_a_client_that_stalls_is_refused_and_frees_its_slot(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pramana.show.api.gate.STALL_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("pramana.show.api.gate.BODY_STALL_TIMEOUT_S", 0.3)
     parts = urlsplit(client.url)
     assert parts.hostname
     connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=10)
@@ -256,7 +256,7 @@ def test_a_client_that_stalls_is_refused_and_frees_its_slot(client: Client, monk
 
 
 def test_the_stall_timeout_does_not_end_event_streams(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pramana.show.api.gate.STALL_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("pramana.show.api.gate.BODY_STALL_TIMEOUT_S", 0.2)
     began = time.monotonic()
     assert client.get("/api/events?seconds=1").status == 200
     assert time.monotonic() - began >= 1

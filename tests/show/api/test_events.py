@@ -138,7 +138,7 @@ def test_the_stream_of_a_deleted_run_says_so_and_ends(store_url: str) -> None:
 
 
 def test_changes_in_this_process_are_sent_immediately(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "LOOK_S", 30.0)  # the stream only reads when notified
+    monkeypatch.setattr(tail, "POLL_INTERVAL_S", 30.0)  # the stream only reads when notified
     with follow_stream(client, "/api/events") as events:
         next(events)
         began = time.monotonic()
@@ -198,14 +198,14 @@ def test_a_stream_opened_during_a_token_check_stays_open(
     monkeypatch.setattr(access, "LOOKUP_CACHE_S", 0.05)
     assert secure_client.store
     one, other = secure_client.with_token("viewer"), secure_client.with_token("viewer")
-    looking, opened, roles = threading.Event(), threading.Event(), secure_client.store.tokens.roles
+    looking, opened, roles = threading.Event(), threading.Event(), secure_client.store.tokens.read_roles
 
     def slowly(token_ids: Collection[str]) -> dict[str, Role]:
         looking.set()
         assert opened.wait(30)
         return roles(token_ids)
 
-    monkeypatch.setattr(secure_client.store.tokens, "roles", slowly)
+    monkeypatch.setattr(secure_client.store.tokens, "read_roles", slowly)
     with follow_stream(one, "/api/events") as first:
         assert next(first)[1] == ""
         assert looking.wait(30)

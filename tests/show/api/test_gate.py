@@ -24,9 +24,9 @@ from pramana.app import MAX_RUNNING_REQUESTS, MAX_WAITING_REQUESTS, PROBE_VALID_
 from pramana.app.access import LOOKUP_CACHE_S
 from pramana.app.server import CallerView, ServerView
 from pramana.errors import InvalidInput
-from pramana.show.api import THREADS
+from pramana.show.api import THREADS_BY_STORE_KIND
 from pramana.show.api.gate import Gate
-from pramana.show.api.peer import is_own_account
+from pramana.show.api.peer import is_same_os_account
 from pramana.show.cli import pramana
 from pramana.store import open_store
 from pramana.store.scenarios import Scenarios, StoredScenario
@@ -441,7 +441,7 @@ def test_health_and_tokens_work_while_every_thread_waits_for_a_write_lock(
             for each in writers:
                 each.start()
             until = time.monotonic() + 60
-            while len(waiting) < THREADS[found.store.kind]:
+            while len(waiting) < THREADS_BY_STORE_KIND[found.store.database_kind]:
                 assert time.monotonic() < until
                 time.sleep(0.05)
             began = time.monotonic()
@@ -595,20 +595,20 @@ def test_the_peer_account_is_found_for_each_address_family(family: int, host: st
         near, _ = listening.accept()
         with near:
             client, server = near.getpeername()[:2], near.getsockname()[:2]
-            assert is_own_account(client, server)
-            assert not is_own_account((client[0], client[1] ^ 1), server)
-            assert not is_own_account(("203.0.113.7", client[1]), server)
+            assert is_same_os_account(client, server)
+            assert not is_same_os_account((client[0], client[1] ^ 1), server)
+            assert not is_same_os_account(("203.0.113.7", client[1]), server)
             other.close()
-            assert not is_own_account(client, server), "a socket that was closed is nobody's any more"
-    assert not is_own_account(None, None)
-    assert not is_own_account(("testclient", 1), ("testserver", 2))
+            assert not is_same_os_account(client, server), "a socket that was closed is nobody's any more"
+    assert not is_same_os_account(None, None)
+    assert not is_same_os_account(("testclient", 1), ("testserver", 2))
 
 
 def test_a_socket_that_listens_on_the_port_is_not_the_peer() -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
-        assert not is_own_account(listening.getsockname(), ("127.0.0.1", 9))
+        assert not is_same_os_account(listening.getsockname(), ("127.0.0.1", 9))
 
 
 def test_a_token_is_needed_if_the_kernel_does_not_identify_the_peer(
@@ -617,9 +617,9 @@ def test_a_token_is_needed_if_the_kernel_does_not_identify_the_peer(
     def raise_os_error(*_: Any, **__: Any) -> Any:
         raise OSError("no netlink here")
 
-    monkeypatch.setattr("pramana.show.api.peer._socket_owner", raise_os_error)
+    monkeypatch.setattr("pramana.show.api.peer._read_socket_uid", raise_os_error)
     assert client.get("/api/me").status == 401
-    monkeypatch.setattr("pramana.show.api.peer._socket_owner", lambda *_: os.geteuid())
+    monkeypatch.setattr("pramana.show.api.peer._read_socket_uid", lambda *_: os.geteuid())
     assert client.get("/api/me").status == 200
     monkeypatch.setattr("pramana.show.api.peer.sys.platform", "darwin")
     assert client.get("/api/me").status == 401
@@ -632,7 +632,7 @@ def test_the_peer_account_is_looked_up_once_per_connection(client: Client, monke
         asked.append(given)
         return True
 
-    monkeypatch.setattr("pramana.show.api.gate.is_own_account", record_lookup)
+    monkeypatch.setattr("pramana.show.api.gate.is_same_os_account", record_lookup)
     parts = urlsplit(client.url)
     for _ in range(2):
         connection = http.client.HTTPConnection(str(parts.hostname), parts.port)

@@ -10,7 +10,7 @@ import pytest
 
 from pramana.analyse.intervals import wilson_interval
 from pramana.app.models import HistoryView, OfferView
-from pramana.hash import case_digest
+from pramana.hash import hash_case
 from pramana.model import Case, Check, Failure, Key, Outcome, Plan, PlannedScorer, Reply, Result, Target, Usage
 from pramana.show.api.envelope import make_shape
 from pramana.store.store import Store
@@ -41,7 +41,7 @@ def add_run(
     results = []
     for number, outcome in enumerate(outcomes):
         of, repeat = cases[number // repeats], number % repeats
-        key = Key(case_digest(of), model, variant, repeat)
+        key = Key(hash_case(of), model, variant, repeat)
         seconds = times[number] if times else 0.1
         check = Check("contains", "1", Outcome(outcome), "because")
         reply = Reply("4", Usage(1, 1, 0), "m", None, "stop", None, seconds)
@@ -51,7 +51,7 @@ def add_run(
             results.append(Result(key, of.id, reply, None, (check,), "sha256:a", "sha256:b"))
 
     async def write() -> None:
-        async with store.results.writer(run.id, lambda _: None) as writer:
+        async with store.results.make_writer(run.id, lambda _: None) as writer:
             await writer.put(results)
 
     asyncio.run(write())
@@ -112,7 +112,7 @@ def test_the_history_uses_the_latest_scoring(client_per_store: Client) -> None:
         (result.key, (Check("llm_judge", "1", Outcome.PASSED, "after all"),))
         for _, result in client_per_store.store.results.iterate(run_id)
     ]
-    with client_per_store.store.scorings.begin(run_id, "again") as scoring:
+    with client_per_store.store.scorings.begin_rescoring(run_id, "again") as scoring:
         scoring.add(judged[:3])
     (found,) = read_history(client_per_store)["runs"]
     assert (found["passed"], found["failed"]) == (3, 1)
@@ -163,7 +163,7 @@ def test_a_rescored_run_has_another_setup_digest(client_per_store: Client) -> No
     ids = [add_run(client_per_store.store, ["failed"] * 2, judge=GPT) for _ in range(4)]
     for run_id, labels in zip(ids, ((), ("by opus",), ("by opus", "by opus"), ("by opus", "by gpt-5")), strict=True):
         for label in labels:
-            with client_per_store.store.scorings.begin(run_id, label) as scoring:
+            with client_per_store.store.scorings.begin_rescoring(run_id, label) as scoring:
                 scoring.add(
                     [(result.key, result.checks) for _, result in client_per_store.store.results.iterate(run_id)]
                 )

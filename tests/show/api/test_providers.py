@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from pramana.app.providers import ProviderView, server_reach
+from pramana.app.providers import ProviderView, make_server_reach
 from pramana.bench import run_sync
 from pramana.errors import InvalidInput
 from pramana.loopback.script import Script
 from pramana.loopback.voice import VoiceLoopback
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest, Selection
-from pramana.run.accounts import Reach
+from pramana.run.accounts import ProviderReach
 from pramana.show.api.envelope import make_shape
 from pramana.show.api.providers import DescriptionCheckShape
 from pramana.show.cli import pramana
@@ -283,7 +283,7 @@ def test_testing_a_failing_provider_returns_reason_and_duration(client: Client, 
 
 
 def test_testing_a_silent_provider_times_out(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pramana.app.providers.PROBE_S", 0.3)
+    monkeypatch.setattr("pramana.app.providers.PROBE_TIMEOUT_S", 0.3)
     with run_in_thread(lambda: Loopback(OpenAIWire(), faults=[Fault("hang")])) as slow:
         client.post("/api/providers", {**MINE, "baseUrl": slow.url})
         found = client.post("/api/providers/my-vllm/test")
@@ -379,7 +379,7 @@ def test_a_run_uses_a_registered_provider_and_stores_no_key(client: Client, open
     assert client.store
     assert client.serving
     client.post("/api/providers", {**MINE, "baseUrl": openai.url})
-    reach = server_reach(client.serving)
+    reach = make_server_reach(client.serving)
     client.post("/api/scenarios", SCENARIO)
     run = create_run(client.store, RunRequest(models=("my-vllm:llama",), scenarios=Selection()), reach)
     ended = run_sync(client.store, run, Limits(), reach=reach)
@@ -431,7 +431,7 @@ def test_a_server_stores_no_run_that_would_run_local_code(client: Client, typed:
     assert client.serving
     for given in ({"models": (typed,)}, {"models": ("fake",), "judge": typed}, {"models": ("fake",), "stt": typed}):
         with pytest.raises(InvalidInput, match="which only the command line allows"):
-            create_run(client.store, RunRequest(tier="cheap", **given), server_reach(client.serving))
-    assert client.store.runs.page()[0] == []
-    assert server_reach(client.serving).for_others
-    assert Reach().for_others is False
+            create_run(client.store, RunRequest(tier="cheap", **given), make_server_reach(client.serving))
+    assert client.store.runs.read_page()[0] == []
+    assert make_server_reach(client.serving).is_for_other_users
+    assert ProviderReach().is_for_other_users is False

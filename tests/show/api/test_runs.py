@@ -16,8 +16,8 @@ import pytest
 
 from pramana.analyse.intervals import wilson_interval
 from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDetailView, RunView
-from pramana.bench import judge_again
-from pramana.hash import case_digest
+from pramana.bench import rescore_run
+from pramana.hash import hash_case
 from pramana.model import Case, Check, Outcome, Result
 from pramana.request import Limits
 from pramana.show.api.envelope import make_shape
@@ -122,7 +122,7 @@ def test_the_judge_is_named_also_after_a_rescoring(client_per_store: Client) -> 
     assert (before["judge"], before["judges"]) == (None, ["fake:fixed=YES"])
     assert before["summary"]["judgedBy"] == "Judged by its own model."
     asyncio.run(
-        judge_again(client_per_store.store, client_per_store.store.runs.find(run_id), "fake:fixed=NO", Limits())
+        rescore_run(client_per_store.store, client_per_store.store.runs.find(run_id), "fake:fixed=NO", Limits())
     )
     after = client_per_store.get(f"/api/runs/{run_id}").data
     make_shape(RunDetailView).model_validate(after)
@@ -226,7 +226,7 @@ def test_listed_outcomes_follow_new_results_and_rescorings(client_per_store: Cli
 
     async def write(some: Sequence[Result]) -> None:
         assert client_per_store.store
-        async with client_per_store.store.results.writer(run.id, lambda _: None) as writer:
+        async with client_per_store.store.results.make_writer(run.id, lambda _: None) as writer:
             await writer.put(some)
 
     assert read_listed() == (0, 0, 0, None)
@@ -235,7 +235,7 @@ def test_listed_outcomes_follow_new_results_and_rescorings(client_per_store: Cli
         assert read_listed() == amounts
         assert read_listed() == amounts
     passed = (Check("llm_judge", "1", Outcome.PASSED, "after all"),)
-    with client_per_store.store.scorings.begin(run.id, "again") as scoring:
+    with client_per_store.store.scorings.begin_rescoring(run.id, "again") as scoring:
         scoring.add([(each.key, passed) for each in made[:2]])
         assert read_listed() == (6, 3, 3, 0.5)  # not finished yet
     assert read_listed() == (6, 4, 2, 4 / 6)
@@ -265,20 +265,18 @@ def test_runs_of_the_same_cases_have_the_same_digest_for_any_model(client_per_st
 
 
 def cases_digest(some: Sequence[Case]) -> str:
-    return "sha256:" + hashlib.sha256("".join(sorted(map(case_digest, some))).encode()).hexdigest()
+    return "sha256:" + hashlib.sha256("".join(sorted(map(hash_case, some))).encode()).hexdigest()
 
 
 def test_the_case_digests_of_500_runs_are_read_quickly_and_once(client: Client) -> None:
     assert client.store
     add_run(client.store, ["passed"] * 200)
     copy_runs(client.store, 499)
-    of = client.store.runs.page(limit=500)[0]
+    of = client.store.runs.read_page(limit=500)[0]
     times = []
     for _ in range(2):
         began = time.thread_time()
-        assert set(client.store.history.cases_digests(of)) == {
-            cases_digest([make_case(number) for number in range(200)])
-        }
+        assert set(client.store.history.hash_cases(of)) == {cases_digest([make_case(number) for number in range(200)])}
         times.append(time.thread_time() - began)
     assert times[0] < 2
     assert times[1] < 0.05

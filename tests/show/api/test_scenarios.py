@@ -26,7 +26,7 @@ from pramana.app.scenarios import (
 )
 from pramana.errors import InvalidInput
 from pramana.load.problems import Problems
-from pramana.load.scenario import Scenario, parse_scenarios, write_yaml
+from pramana.load.scenario import Scenario, iterate_scenarios_yaml, parse_scenarios
 from pramana.show.api.envelope import make_shape
 from pramana.show.api.scenarios import ValidatedShape
 
@@ -506,7 +506,7 @@ def test_stored_and_exported_scenarios_equal_the_sent_ones(given_: list[dict[str
     sent = [Scenario.model_validate(each) for each in given_]
     kept = [msgspec.json.decode(msgspec.json.encode(each.to_stored()), type=model.Scenario) for each in sent]
     problems = Problems()
-    located = parse_scenarios("".join(write_yaml([kept])), problems)
+    located = parse_scenarios("".join(iterate_scenarios_yaml([kept])), problems)
     assert list(problems) == []
     assert [each.scenario for each in located] == sent
 

@@ -26,7 +26,7 @@ def score_as_passed(client: Client, run_id: str, label: str) -> None:
     """Add a scoring by which every result passed."""
     assert client.store
     passed = (Check("llm_judge", "1", Outcome.PASSED, "after all"),)
-    with client.store.scorings.begin(run_id, label) as scoring:
+    with client.store.scorings.begin_rescoring(run_id, label) as scoring:
         scoring.add([(each.key, passed) for _, each in client.store.results.iterate(run_id)])
 
 
@@ -65,12 +65,12 @@ def test_scorings_are_listed_and_each_can_be_shown(client_per_store: Client, run
 
 def test_one_scoring_is_current_by_choice_until_the_next_rescoring(client_per_store: Client, run_id: str) -> None:
     assert client_per_store.store
-    changes = client_per_store.store.changes.last()
+    changes = client_per_store.store.changes.last_number()
     found = client_per_store.post(f"/api/runs/{run_id}/scorings/0/use").data
     assert current(found) == [True, False]
     assert current(client_per_store.get(f"/api/runs/{run_id}/scorings").data) == [True, False]
     assert count_passed(client_per_store, run_id) == (3,) * 4
-    assert client_per_store.store.changes.last() > changes, "open pages hear of it"
+    assert client_per_store.store.changes.last_number() > changes, "open pages hear of it"
     score_as_passed(client_per_store, run_id, "judged by opus")
     assert current(client_per_store.get(f"/api/runs/{run_id}/scorings").data) == [False, False, True]
     assert count_passed(client_per_store, run_id) == (4,) * 4

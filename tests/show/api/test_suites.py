@@ -16,7 +16,7 @@ from pramana.bench import run_sync
 from pramana.errors import HashMismatch, NotFound
 from pramana.hash import hash_suite
 from pramana.load import CaseSources
-from pramana.load.manifest import BUILT_IN, Version, check_upload, iterate_versions, publish_version
+from pramana.load.manifest import BUILT_IN_SUITES_FOLDER, SuiteVersion, check_upload, iterate_versions, publish_version
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest, Selection
 from pramana.show.api.envelope import make_shape
@@ -39,7 +39,7 @@ def make_line(number: int, **changed: Any) -> str:
 
 def read_prompts(serving: App, suite_hash: str) -> frozenset[str] | None:
     found = serving.known_suites.find_facts([suite_hash]).get(suite_hash)
-    return found.prompts if found else None
+    return found.prompt_ids if found else None
 
 
 def make_jsonl(count: int) -> str:
@@ -63,7 +63,7 @@ def test_an_uploaded_suite_can_be_read_back(client_per_store: Client) -> None:
         "/api/suites", {"version": "team-1", "tiers": {"full": make_jsonl(120), "smoke": f"\n{make_jsonl(3)}"}}
     )
     assert (again.status, again.data) == (200, made.data)
-    assert [each.action for each in client_per_store.store.changes.after(0)] == ["created"]  # type: ignore[union-attr]
+    assert [each.action for each in client_per_store.store.changes.list_after(0)] == ["created"]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_built_in_and_published_versions_cannot_be_overwritten(client: Client, t
         assert (refused.status, f"{version} is already {origin} with other content" in refused.error) == (409, True)
     same = client.post("/api/suites", {"version": "mine-1", "tiers": {"smoke": make_jsonl(2)}})
     assert (same.status, same.data["origin"]) == (200, "published")
-    tiers = {path.stem: path.read_text(encoding="utf-8") for path in (BUILT_IN / "v1.0").glob("*.jsonl")}
+    tiers = {path.stem: path.read_text(encoding="utf-8") for path in (BUILT_IN_SUITES_FOLDER / "v1.0").glob("*.jsonl")}
     assert client.post("/api/suites", {"version": "v1.0", "tiers": tiers}).status == 200
     assert client.store
     assert client.store.suites.list() == []
@@ -142,7 +142,7 @@ def test_suites_are_listed_with_built_in_ones_first(client: Client, tmp_path: Pa
     assert [(each["version"], each["origin"]) for each in found] == [
         ("v1.0", "built-in"), ("mine-1", "published"), ("team-1", "uploaded"),
     ]  # fmt: skip
-    assert found[0]["tiers"]["cheap"]["hash"] == hash_suite(BUILT_IN / "v1.0" / "cheap.jsonl")
+    assert found[0]["tiers"]["cheap"]["hash"] == hash_suite(BUILT_IN_SUITES_FOLDER / "v1.0" / "cheap.jsonl")
 
 
 def test_cases_are_returned_as_pages_or_as_the_file(client: Client) -> None:
@@ -155,7 +155,7 @@ def test_cases_are_returned_as_pages_or_as_the_file(client: Client) -> None:
     file = client.get("/api/suites/team-1/full?format=jsonl")
     assert (file.headers["content-type"], file.body.decode()) == ("application/jsonl", make_jsonl(120))
     built_in = client.get("/api/suites/v1.0/cheap?format=jsonl")
-    assert built_in.body == (BUILT_IN / "v1.0" / "cheap.jsonl").read_bytes()
+    assert built_in.body == (BUILT_IN_SUITES_FOLDER / "v1.0" / "cheap.jsonl").read_bytes()
     for wrong in ("?pageSize=501", "?page=0", "?format=csv"):
         assert client.get(f"/api/suites/team-1/full{wrong}").status == 400
 
@@ -252,7 +252,7 @@ def test_a_thousand_unknown_hashes_cause_one_lookup(client_per_store: Client, mo
     event.listen(engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
     read: list[int] = []
 
-    def count_and_iterate() -> Iterator[Version]:
+    def count_and_iterate() -> Iterator[SuiteVersion]:
         read.append(1)
         return iterate_versions()
 
@@ -278,7 +278,7 @@ def test_an_unknown_suite_is_known_immediately_after_its_upload(
         assert one.serving
         assert other.serving
         uploaded = check_upload(MINE["version"], MINE["tiers"])
-        smoke = str(uploaded.tiers["smoke"].hash)
+        smoke = str(uploaded.files_by_tier["smoke"].suite_hash)
         assert read_prompts(one.serving, smoke) is None
         assert read_prompts(other.serving, smoke) is None
         one.post("/api/suites", MINE)
@@ -304,7 +304,7 @@ def test_cases_are_found_by_suite_hash_on_every_server(sqlite_url: str, monkeypa
             len(read_prompts(one.serving, cheap) or ())
             == one.get("/api/suites/v1.0").data["tiers"]["cheap"]["testCount"]
         )
-        monkeypatch.setattr(known_suites, "MAX_KNOWN", 2)
+        monkeypatch.setattr(known_suites, "MAX_CACHED_SUITES", 2)
         one.serving.known_suites._known.clear()
         smoke, full = hashes["smoke"]["hash"], hashes["full"]["hash"]
         for each in (smoke, full, smoke, cheap):

@@ -10,7 +10,7 @@ import pytest
 
 from pramana.app import pulls as routes
 from pramana.app.pulls import Downloads
-from pramana.app.weights import NEEDED_FOR, WeightsView
+from pramana.app.weights import PURPOSE_BY_WEIGHTS, WeightsView
 from pramana.embedded import weights
 from pramana.embedded.weights import WEIGHTS
 from pramana.errors import WeightsMissing
@@ -38,7 +38,7 @@ def wait_until(client: Client, holds: Callable[[Any], bool], within: float = 30.
 
 
 def test_each_download_states_its_purpose_and_whether_it_is_installed(client: Client) -> None:
-    assert NEEDED_FOR.keys() == WEIGHTS.keys()
+    assert PURPOSE_BY_WEIGHTS.keys() == WEIGHTS.keys()
     found = read_weights(client, "smollm2-135m")
     assert (found["present"], found["optional"], found["downloadBytes"]) == (True, False, 92_871_040)
     assert found["neededFor"].startswith("the model local")
@@ -71,7 +71,7 @@ def test_a_download_continues_in_the_background_until_installed(client: Client, 
 def test_a_second_request_follows_the_same_download(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on = [], threading.Event()
 
-    def slow(name: str, report: weights.Report) -> Path:
+    def slow(name: str, report: weights.ReportProgress) -> Path:
         begun.append(name)
         report("download", 30, 100)
         assert go_on.wait(30)
@@ -105,7 +105,7 @@ def test_a_failed_download_gives_a_reason_and_can_be_retried(
 def test_an_unexpected_error_ends_a_download_and_is_logged(
     client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def raise_unexpected(_name: str, _report: weights.Report) -> Path:
+    def raise_unexpected(_name: str, _report: weights.ReportProgress) -> Path:
         raise ZeroDivisionError("a secret of ours")
 
     monkeypatch.setattr(routes, "pull", raise_unexpected)
@@ -120,7 +120,7 @@ def test_an_unexpected_error_ends_a_download_and_is_logged(
 def test_a_server_that_shuts_down_cancels_its_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
     told, ended = threading.Event(), threading.Event()
 
-    def endless(_name: str, report: weights.Report) -> Path:
+    def endless(_name: str, report: weights.ReportProgress) -> Path:
         try:
             while True:
                 report("download", 1, 2)
@@ -151,7 +151,7 @@ def test_viewers_cannot_start_downloads(secure_client: Client) -> None:
 
 
 def test_a_pramana_error_keeps_its_message(client: Client, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(_name: str, _report: weights.Report) -> Path:
+    def missing(_name: str, _report: weights.ReportProgress) -> Path:
         raise WeightsMissing("npm is missing: install Node.js")
 
     monkeypatch.setattr(routes, "pull", missing)

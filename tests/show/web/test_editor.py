@@ -228,7 +228,7 @@ HOLDING = """
 import pathlib, time
 from pramana.store.scenarios import Scenarios
 
-here, chunks = pathlib.Path(__file__).parent, Scenarios.chunks
+here, chunks = pathlib.Path(__file__).parent, Scenarios.iterate_chunks
 
 
 def held(self, wanted):
@@ -238,7 +238,7 @@ def held(self, wanted):
     yield from chunks(self, wanted)
 
 
-Scenarios.chunks = held
+Scenarios.iterate_chunks = held
 """
 """Stands in for a store that takes its time to export a scenario."""
 

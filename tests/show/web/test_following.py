@@ -10,7 +10,7 @@ from unittest.mock import MagicMock
 import pytest
 from msgspec.structs import replace
 
-from pramana.analyse.summary import Tally
+from pramana.analyse.summary import ResultTally
 from pramana.app.pulls import PullView
 from pramana.app.runs import list_results
 from pramana.app.scenarios import ScenarioView
@@ -32,7 +32,7 @@ def run_in_thread(work: Coroutine[Any, Any, Any]) -> None:
 RUN = make_view(
     RunDetailView, id="r1", status="running", stored=1, expected=10, models=("m",), variants=("text",), repeats=1
 )
-SUMMARY = Tally().summary()
+SUMMARY = ResultTally().summary()
 AWAY = UseCaseRefused(503, "the store is away", "unavailable")
 
 
@@ -94,7 +94,7 @@ def run_page(page_context: FakePageContext, timer: MagicMock, monkeypatch: pytes
 
 def test_one_error_does_not_stop_live_updates(page_context: FakePageContext, run_page: Any, timer: MagicMock) -> None:
     page_context.refused = AWAY
-    run_in_thread(run_page._follow())
+    run_in_thread(run_page._follow_run())
     assert not page_context.heard
     page_context.refused = None
     later = timer.call_args.args[1]
@@ -105,14 +105,14 @@ def test_one_error_does_not_stop_live_updates(page_context: FakePageContext, run
 def test_a_broken_subscription_is_replaced_only_once(
     page_context: FakePageContext, run_page: Any, timer: MagicMock
 ) -> None:
-    run_in_thread(run_page._follow())
+    run_in_thread(run_page._follow_run())
     (_, over), *_ = page_context.heard
     over()
     run_in_thread(timer.call_args.args[1]())
     assert len(page_context.heard) == 2
     timer.reset_mock()
     over()
-    run_in_thread(run_page._follow())
+    run_in_thread(run_page._follow_run())
     assert len(page_context.heard) == 2, "the newer one listens still"
     run_page._all.is_deleted = True
     page_context.heard[1][1]()
@@ -121,7 +121,7 @@ def test_a_broken_subscription_is_replaced_only_once(
 
 def test_concurrent_calls_to_follow_subscribe_once(page_context: FakePageContext, run_page: Any) -> None:
     async def both() -> None:
-        await asyncio.gather(run_page._follow(), run_page._follow())
+        await asyncio.gather(run_page._follow_run(), run_page._follow_run())
 
     run_in_thread(both())
     assert len(page_context.heard) == 1
@@ -148,7 +148,7 @@ def test_closing_the_page_stops_watching_a_download(
     handlers: list[Callable[[], None]] = []
     client = SimpleNamespace(on_delete=handlers.append)
     monkeypatch.setattr(welcome, "ui", SimpleNamespace(context=SimpleNamespace(client=client)))
-    monkeypatch.setattr(welcome, "LOOK_S", 0.01)
+    monkeypatch.setattr(welcome, "POLL_INTERVAL_S", 0.01)
 
     async def watch_and_close() -> None:
         told = asyncio.Event()
@@ -165,7 +165,7 @@ def test_closing_the_page_stops_watching_a_download(
 
 def test_waiting_for_a_call_ends_when_it_is_no_longer_followed(page_context: FakePageContext) -> None:
     async def wait_and_close() -> None:
-        waiting = asyncio.create_task(welcome.WelcomePanel(page_context)._wait_for_run("r1"))  # type: ignore[arg-type]
+        waiting = asyncio.create_task(welcome.WelcomePanel(page_context)._wait_for_result_seq("r1"))  # type: ignore[arg-type]
         await asyncio.sleep(0)
         over = page_context.heard[0][1]
         over()
@@ -190,11 +190,11 @@ def test_a_late_reload_does_not_ask_about_a_resolved_change(monkeypatch: pytest.
         return now
 
     monkeypatch.setattr(editor, "read_scenario_or_none", read)
-    run_in_thread(editing._reload())
+    run_in_thread(editing._handle_external_change())
     editing._show_notice.assert_called_once()
 
     async def meanwhile() -> None:
-        looking = asyncio.create_task(editing._reload())
+        looking = asyncio.create_task(editing._handle_external_change())
         await asyncio.sleep(0)
         editing._scenario = now  # as "Keep my version" does
         await looking

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from pramana.providers.voice.cascade import NO_ANSWER
+from pramana.providers.voice.cascade import NO_ANSWER_APOLOGY
 
 from ...embedded_faults import Fault, fault_environment
 from .conftest import EACH_VIEW, NARROW, WIDE, Bench, assert_no_sideways_scroll
@@ -120,7 +120,7 @@ def test_the_hear_a_call_button_runs_a_call_and_shows_its_stages(
         assert result["outcome"] in ("passed", "failed")  # by its assertion, whatever the reply; never errored
         assert result["reply"]["text"]
         if fault == "loop":
-            assert result["reply"]["text"] == NO_ANSWER  # nothing is left of a loop without a sentence
+            assert result["reply"]["text"] == NO_ANSWER_APOLOGY  # nothing is left of a loop without a sentence
         sound = bench.client.get(result["audio"]["recording"])
         assert (sound.status, sound.body[:4]) == (200, b"RIFF")
         expect(page.locator("audio")).to_have_js_property("paused", value=False)  # it plays after the click

@@ -11,9 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from pramana.request import Limits, RunRequest
-from pramana.show.api.runs import DEFAULTS
+from pramana.show.api.runs import DEFAULTS_BY_PATH
 from pramana.show.cli.run import run as command
-from pramana.show.web.pages.new_run import NUMBERS
+from pramana.show.web.pages.new_run import NUMBER_FIELD_LABELS
 
 from .closed import serve_with_tokens
 from .conftest import EACH_VIEW, Bench, assert_no_sideways_scroll
@@ -295,15 +295,17 @@ def test_a_run_of_the_command_line_can_be_repeated_with_its_limits(bench: Bench)
 
 def test_defaults_are_equal_for_page_api_command_line_and_engine(bench: Bench) -> None:
     page = bench.open("/runs/new")
-    fields = {path: page.get_by_label(label, exact=True).input_value() for path, label in NUMBERS.items()}
-    assert fields == {path: "" if DEFAULTS[path] is None else f"{DEFAULTS[path]:g}" for path in NUMBERS}
-    assert DEFAULTS["limits.concurrency"] == Limits().concurrency
-    assert DEFAULTS["limits.timeoutSeconds"] == Limits().timeout_s
-    assert {name: DEFAULTS[name] for name in ("temperature", "seed")} == RunRequest(models=("fake",)).sampling()
+    fields = {path: page.get_by_label(label, exact=True).input_value() for path, label in NUMBER_FIELD_LABELS.items()}
+    assert fields == {
+        path: "" if DEFAULTS_BY_PATH[path] is None else f"{DEFAULTS_BY_PATH[path]:g}" for path in NUMBER_FIELD_LABELS
+    }
+    assert DEFAULTS_BY_PATH["limits.concurrency"] == Limits().concurrency
+    assert DEFAULTS_BY_PATH["limits.timeoutSeconds"] == Limits().timeout_s
+    assert {name: DEFAULTS_BY_PATH[name] for name in ("temperature", "seed")} == RunRequest(models=("fake",)).sampling()
     options = {each.name: each.default for each in command.params}
     typed = {"temperature": "temperature", "seed": "seed", "limits.concurrency": "concurrency", "repeats": "repeats",
              "limits.timeoutSeconds": "timeout_s"}  # fmt: skip
-    assert {path: options[name] for path, name in typed.items()} == {path: DEFAULTS[path] for path in typed}
+    assert {path: options[name] for path, name in typed.items()} == {path: DEFAULTS_BY_PATH[path] for path in typed}
 
 
 def test_models_of_providers_are_listed_and_errors_shown(bench: Bench) -> None:

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs
 import pytest
 from msgspec.structs import replace
 
-from pramana.analyse.spread import Bin, Histogram, ModelTimes, RunTimes, Spread, make_histogram, step_index
-from pramana.analyse.summary import Rate, Reason, Summary, Times, Total
+from pramana.analyse.spread import Bin, CountsByStep, ModelTimes, RunTimes, Spread, make_histogram, time_step
+from pramana.analyse.summary import KnownTotal, OutcomeReason, Rate, Summary, TimePercentiles
 from pramana.app.calls import CallView, PeaksView, TranscriptEntryView, TurnTakenView
 from pramana.app.models import HistoryView, LatencyView, RunPointView
 from pramana.app.suites import ListedView, TierView
@@ -41,8 +41,8 @@ from pramana.report.pictures import (
     draw_distribution,
     draw_rates,
     draw_time_axis,
+    find_position_in_bins,
     format_short_time,
-    position_in_bins,
 )
 from pramana.show.web.kit import waveform
 from pramana.show.web.kit.forms import FileSelection, PickedFile
@@ -54,7 +54,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 def make_bins(*times: float) -> list[Bin]:
-    return make_histogram([Histogram(map(step_index, times))])
+    return make_histogram([CountsByStep(map(time_step, times))])
 
 
 def test_bars_have_the_height_of_their_counts_in_order() -> None:
@@ -98,7 +98,7 @@ def test_a_few_ticks_are_at_bin_boundaries(times: tuple[float, ...]) -> None:
     found = choose_ticks(some)
     assert 2 <= len(found) <= pictures.MAX_TICKS
     assert set(found) <= {*(each.start for each in some), some[-1].end}
-    places = [position_in_bins(some, each) for each in found]
+    places = [find_position_in_bins(some, each) for each in found]
     assert places == sorted(places)
     assert 0 <= min(places) <= max(places) <= 1
 
@@ -106,10 +106,10 @@ def test_a_few_ticks_are_at_bin_boundaries(times: tuple[float, ...]) -> None:
 def test_a_time_is_placed_within_its_bin() -> None:
     some = make_bins(0.0005, 0.01, 0.5, 20.0)
     for seconds in (0.0005, 0.0123, 0.4, 19.0):
-        place = position_in_bins(some, seconds) * len(some)
+        place = find_position_in_bins(some, seconds) * len(some)
         assert some[int(place)].start <= seconds < some[int(place)].end
-    assert position_in_bins(some, 0.0) == 0.0
-    assert position_in_bins(some, 1e9) == 1.0
+    assert find_position_in_bins(some, 0.0) == 0.0
+    assert find_position_in_bins(some, 1e9) == 1.0
 
 
 def test_a_distribution_has_a_text_alternative_and_one_time_has_no_chart() -> None:
@@ -140,8 +140,8 @@ def test_rates_show_bars_intervals_and_counts() -> None:
     assert open_rows.count('scope="row"') == pictures.SHOWN_ROWS
     assert folded.startswith("<summary>and 88 more</summary>")
     assert folded.count('scope="row"') == 88
-    most = draw_rates("Tag", {f"tag {number}": rate for number in range(pictures.FOLDED_ROWS + 20)})
-    assert f"and {pictures.FOLDED_ROWS + 8:,} more</summary>" in most
+    most = draw_rates("Tag", {f"tag {number}": rate for number in range(pictures.MAX_FOLDED_ROWS + 20)})
+    assert f"and {pictures.MAX_FOLDED_ROWS + 8:,} more</summary>" in most
     assert "8 more are not shown; the JSON export has them all." in most
 
 
@@ -176,7 +176,7 @@ CALL = CallView(
 
 
 def test_both_sides_share_one_scale_with_the_caller_on_top() -> None:
-    drawn = waveform.draw_call(CALL)
+    drawn = waveform.draw_waveform(CALL)
     caller, agent = re.findall(r'class="side \w+" d="M([^"]+)Z"', drawn)
     tops = [[float(point.split()[1]) for point in side.split("L")[:4]] for side in (caller, agent)]
     assert tops[0] == [24.7, 2.5, 24.7, 24.7]
@@ -187,8 +187,8 @@ def test_both_sides_share_one_scale_with_the_caller_on_top() -> None:
 
 def test_a_silent_or_empty_call_can_be_drawn() -> None:
     silent = replace(CALL, peaks=PeaksView(caller=(0.0,) * 4, agent=(0.001,) * 4))
-    assert "side caller" in waveform.draw_call(silent)
-    assert "side agent" in waveform.draw_call(replace(silent, duration_seconds=0.0))
+    assert "side caller" in waveform.draw_waveform(silent)
+    assert "side agent" in waveform.draw_waveform(replace(silent, duration_seconds=0.0))
 
 
 def test_spoken_lines_have_a_seek_button_and_transcripts_have_none() -> None:
@@ -242,7 +242,7 @@ OF_TIER = {"owner": "cli", "suite": "v1.0-cheap (selection)", "suite_hash": None
     ],
 )  # fmt: skip
 def test_repeating_a_run_uses_the_same_plan(changed: dict[str, Any], there: dict[str, list[str]]) -> None:
-    path, _, query = (results.new_run_url(make_run_view(changed), SUITES) or "").partition("?")
+    path, _, query = (results.make_new_run_url(make_run_view(changed), SUITES) or "").partition("?")
     found = parse_qs(query)
     assert path == "/runs/new"
     usual = {"model": ["a", "b"], "temperature": ["none"], "maxTokens": ["9"], "systemPrompt": ["Be brief."],
@@ -277,7 +277,7 @@ def test_repeating_a_run_uses_the_same_plan(changed: dict[str, Any], there: dict
     ],
 )
 def test_a_run_that_an_address_cannot_express_cannot_be_repeated(changed: dict[str, Any]) -> None:
-    assert results.new_run_url(make_run_view(changed), SUITES) is None
+    assert results.make_new_run_url(make_run_view(changed), SUITES) is None
 
 
 def test_models_with_omitted_times_are_counted() -> None:
@@ -304,13 +304,13 @@ NONE = Rate()
 
 def make_summary(**changed: Any) -> Summary:
     usual: dict[str, Any] = dict.fromkeys(
-        ("input_tokens", "output_tokens", "cost_usd", "judge_cost_usd", "judge_tokens"), Total()
+        ("input_tokens", "output_tokens", "cost_usd", "judge_cost_usd", "judge_tokens"), KnownTotal()
     )
     usual |= {
         "overall": THREE_OF_FOUR,
         "by": {"model": {}},
-        "latency": Times(),
-        "first_token": Times(),
+        "latency": TimePercentiles(),
+        "first_token": TimePercentiles(),
         "undecided": {},
     }
     usual |= {
@@ -354,7 +354,7 @@ def test_unnamed_cases_without_a_verdict_are_counted_and_can_be_judged() -> None
     unscored = Rate(unscored=12)
 
     def render_undecided(count: int, named: int = 10, **changed: Any) -> str:
-        reason = Reason(tuple(cases[:named]), outcome=Outcome.UNSCORED, text="no judge", count=count)
+        reason = OutcomeReason(tuple(cases[:named]), outcome=Outcome.UNSCORED, text="no judge", count=count)
         return render_summary(make_summary(overall=unscored, reasons=(reason,)), **{"expected": 50, **changed})
 
     assert "case-9</bdi> and 2 more<" in render_undecided(12)
@@ -371,7 +371,7 @@ def test_non_reproducible_settings_are_noted_once_without_a_warning() -> None:
     left_out = {"left_out": {"flaky": ["seed", "temperature"]}}
     noted = [f"flaky does not accept {each}: 4 requests sent without it" for each in ("seed", "temperature")]
     ran = make_view(RunDetailView, status="finished", reason=None, notes=left_out, stored=4, expected=4)
-    head = run._render_reason(ran) or ""
+    head = run._render_end_reason(ran) or ""
     assert "Not reproducible: " in head
     assert "flaky does not take seed, temperature" in head
     assert "warn" not in head
@@ -379,11 +379,11 @@ def test_non_reproducible_settings_are_noted_once_without_a_warning() -> None:
     live = render_summary(make_summary(not_reproducible=tuple(noted)), status="running")
     assert live.count("Not reproducible") == 1
     assert "warn" not in live
-    stopped = run._render_reason(replace(ran, status="stopped", reason="no money", stored=2)) or ""
+    stopped = run._render_end_reason(replace(ran, status="stopped", reason="no money", stored=2)) or ""
     assert re.search(
         r'no money</bdi>\. 2 of 4 results are stored\. Resume[^<]+</p><p class="quiet small">Not rep', stopped
     )
-    assert run._render_reason(replace(ran, notes={})) is None
+    assert run._render_end_reason(replace(ran, notes={})) is None
 
 
 def test_models_are_in_plan_order() -> None:
@@ -445,15 +445,15 @@ def test_a_call_shows_its_waiting_time_first_and_no_first_token() -> None:
         ResultDetailView, reply=reply, audio=make_view(AudioView), checks=(check,), output="Hi.", latency_seconds=20.0,
         input_tokens=1, output_tokens=1, cost_usd=0.0,
     )  # fmt: skip
-    shown = results._render_numbers(data)
+    shown = results._render_measurement_tiles(data)
     assert re.findall(r"<dt>([^<]+)", shown)[:2] == ["Voice to voice, median", "Duration"]
     assert "<dd>750 ms<small>longest 4.41 s (n=3)</small>" in shown
     assert "First token" not in shown
     assert "value 4.41 s · version 1" in result_detail.render_check(check)
     assert "value 0.123457" in result_detail.render_check(replace(check, name="semantic_similarity", value=0.1234567))
-    assert "First token" in results._render_numbers(replace(data, audio=None))
+    assert "First token" in results._render_measurement_tiles(replace(data, audio=None))
     other = replace(check, evidence={"times": {"lines": [{"voice_to_voice_s": "soon"}]}})
-    assert "Voice to voice" not in results._render_numbers(replace(data, checks=(other,)))
+    assert "Voice to voice" not in results._render_measurement_tiles(replace(data, checks=(other,)))
 
 
 def test_unfinished_runs_are_not_in_the_trend() -> None:
@@ -465,7 +465,7 @@ def test_unfinished_runs_are_not_in_the_trend() -> None:
         )  # fmt: skip
 
     def card(*points: RunPointView) -> str:
-        return home._model_card(HistoryView(model="m", runs=points, days=()))
+        return home._render_model_card(HistoryView(model="m", runs=points, days=()))
 
     unfinished = [point(each, 1.0) for each in ("stopped", "cancelled", "interrupted", "running")]
     shown = card(point("finished", 0.5), *unfinished)
@@ -608,8 +608,8 @@ def test_data_is_truncated_only_where_that_saves_space() -> None:
 
 def test_reading_uploads_does_not_block_the_event_loop() -> None:
     class Uploading(suites._UploadForm):
-        def _list(self, counts: Mapping[str, int], failed: Sequence[tuple[str, str]] = ()) -> None:
-            self.listed = dict(counts), list(failed)
+        def _show_selection(self, line_counts: Mapping[str, int], failures: Sequence[tuple[str, str]] = ()) -> None:
+            self.listed = dict(line_counts), list(failures)
 
     lines = "é" * 99 + "\r\n \t\n\n" + "\u2028x"
     files = [PickedFile("a/smoke.jsonl", lines.encode() * 100_000), PickedFile("b.jsonl", b"{}\n\xc3")]

@@ -25,11 +25,11 @@ from .conftest import Bench
 
 LIST_PAGES = """
 import importlib, json
-from pramana.show.web import PAGES
+from pramana.show.web import PAGE_MODULES
 from pramana.show.web.kit import frame
-for name in PAGES:
+for name in PAGE_MODULES:
     importlib.import_module(f"pramana.show.web.pages.{name}")
-print(json.dumps(list(frame.PAGES)))
+print(json.dumps(list(frame.TITLES_BY_PATH)))
 """
 SCENARIO = {"name": "Lost umbrella", "type": "task-completion", "prompt": "Hello?", "expectedOutcome": "Hello."}
 YAML = "scenarios:\n  - id: kept\n    name: Mine\n    type: task-completion\n    prompt: x\n    expected_outcome: y\n"

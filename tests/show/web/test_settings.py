@@ -8,8 +8,8 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, Page, WebSocket, expect
 
-from pramana.providers.names import KINDS as REGISTERED
-from pramana.show.web.pages.provider_kinds import KINDS, TEMPLATE
+from pramana.providers.names import REGISTRABLE_KINDS as REGISTERED
+from pramana.show.web.pages.provider_kinds import DESCRIPTION_TEMPLATE, KINDS_BY_NAME
 
 from ...loopback.openai import OpenAIWire
 from ...loopback.server import Loopback
@@ -178,34 +178,34 @@ def test_a_key_is_bound_to_its_address_and_can_be_removed(bench: Bench, openai: 
 
 
 def test_every_provider_kind_has_a_form_with_its_fields(bench: Bench) -> None:
-    assert set(KINDS) == set(REGISTERED)
+    assert set(KINDS_BY_NAME) == set(REGISTERED)
     page = bench.open("/settings/new-provider")
-    for kind in KINDS.values():
+    for kind in KINDS_BY_NAME.values():
         expect(page.get_by_role("link", name=kind.title, exact=True)).to_be_visible()
-    for name, kind in KINDS.items():
+    for name, kind in KINDS_BY_NAME.items():
         page.goto(f"{bench.url}/settings/new-provider?kind={name}")
         expect(page.get_by_label("Id", exact=True)).to_be_visible()
         has = {label: page.get_by_label(re.compile(f"^{label}")).count() > 0 for label in ("Address", "Key")}
-        assert has["Key"] is bool(kind.key), name
-        assert has["Address"] is (bool(kind.url) or name in ("twilio", "pipecat")), name
-        assert (page.locator(".cm-content").count() > 0) is kind.described, name
+        assert has["Key"] is bool(kind.key_hint), name
+        assert has["Address"] is (bool(kind.url_hint) or name in ("twilio", "pipecat")), name
+        assert (page.locator(".cm-content").count() > 0) is kind.has_description, name
 
 
-@pytest.mark.parametrize("name", [each for each in KINDS if each not in ("compatible", "websocket")])
+@pytest.mark.parametrize("name", [each for each in KINDS_BY_NAME if each not in ("compatible", "websocket")])
 def test_the_api_accepts_what_the_form_of_each_kind_sends(bench: Bench, name: str) -> None:
     """With the suggested id or another one, and all required fields."""
-    kind = KINDS[name]
+    kind = KINDS_BY_NAME[name]
     page = bench.open(f"/settings/new-provider?kind={name}")
     if not page.get_by_label("Id", exact=True).input_value():
         page.get_by_label("Id", exact=True).fill(f"my-{name}")
     if name in ("twilio", "pipecat"):
-        page.get_by_label(kind.model).fill("wss://agent.example/talk")
-    if kind.key:
+        page.get_by_label(kind.model_label).fill("wss://agent.example/talk")
+    if kind.key_hint:
         page.get_by_label(re.compile("^Key")).fill(KEY)
     page.get_by_role("button", name="Add").click()
     page.wait_for_url("**/settings/providers")
     (made,) = bench.client.get("/api/providers").data
-    assert (made["kind"], made["keySet"]) == (name, bool(kind.key))
+    assert (made["kind"], made["keySet"]) == (name, bool(kind.key_hint))
 
 
 def test_errors_in_an_agent_description_are_marked_on_their_line(bench: Bench) -> None:
@@ -215,14 +215,14 @@ def test_errors_in_an_agent_description_are_marked_on_their_line(bench: Bench) -
     expect(editor).to_contain_text("My agent")
     editor.click()
     page.keyboard.press("ControlOrMeta+A")
-    page.keyboard.insert_text(TEMPLATE.replace("silence_ms: 1500", "silence: soon"))
+    page.keyboard.insert_text(DESCRIPTION_TEMPLATE.replace("silence_ms: 1500", "silence: soon"))
     expect(page.locator(".problems")).to_contain_text("silence")
     page.get_by_role("button", name="Add").click()
     expect(page.get_by_role("alert").filter(has_text="The description is not valid")).to_be_visible()
     assert bench.client.get("/api/providers").data == []
     editor.click()
     page.keyboard.press("ControlOrMeta+A")
-    page.keyboard.insert_text(TEMPLATE.replace("My agent", EVIL))
+    page.keyboard.insert_text(DESCRIPTION_TEMPLATE.replace("My agent", EVIL))
     expect(page.get_by_text("No errors")).to_be_visible()
     page.get_by_role("button", name="Add").click()
     page.wait_for_url("**/settings/providers")

@@ -13,17 +13,17 @@ from urllib.parse import quote as quoted
 from pramana.model import Reply, Request, Usage
 from pramana.providers.accounts import Account
 from pramana.providers.http import VendorProvider
-from pramana.providers.reading import ReplyReader, arguments_text
+from pramana.providers.reading import ReplyReader, format_tool_arguments
 from pramana.replies import parse_token_count
 
 BASE_URL = "https://api.anthropic.com"
-VERSION = "2026-10-21"
+API_VERSION = "2026-10-21"
 DEFAULT_MAX_TOKENS = 1024
 UNSUPPORTED_PARAMETERS = ("temperature", "top_p", "seed")
 """Neutral parameters that the format does not have."""
-_RENAMED = {"stop": "stop_sequences"}
+_VENDOR_PARAMETER_NAMES = {"stop": "stop_sequences"}
 _FINAL_EVENTS = ("message_stop", "error")
-_STATUS: Mapping[str, int] = {
+_STATUS_BY_ERROR_TYPE: Mapping[str, int] = {
     "invalid_request_error": 400,
     "authentication_error": 401,
     "billing_error": 402,
@@ -44,7 +44,7 @@ class Anthropic(VendorProvider):
 
     def __init__(self, account: Account) -> None:
         super().__init__(account)
-        self._headers = {"Accept": "application/json", "anthropic-version": VERSION}
+        self._headers = {"Accept": "application/json", "anthropic-version": API_VERSION}
         if account.key:
             self._headers["Authorization"] = f"Bearer {account.key}"
         self._posting = {**self._headers, "Content-Type": "application/json"}
@@ -52,9 +52,13 @@ class Anthropic(VendorProvider):
     async def ask(self, request: Request) -> Reply:
         """Send the conversation to the model and return its reply."""
         message = _MessageReader(self._http.failures)
-        with self._http.failures.reading_errors("does not fit the format of messages", _RENAMED):
+        with self._http.failures.translate_parse_errors("does not fit the format of messages", _VENDOR_PARAMETER_NAMES):
             await self._http.post(
-                "/v1/messages", headers=self._posting, body=_request_body(request), reading=message, last=_FINAL_EVENTS
+                "/v1/messages",
+                headers=self._posting,
+                body=_make_request_body(request),
+                reader=message,
+                final_events=_FINAL_EVENTS,
             )
             return message.finish(request)
 
@@ -66,14 +70,14 @@ class Anthropic(VendorProvider):
             names.extend(str(each["id"]) for each in page["data"])
             return f"&after_id={quoted(page['last_id'], safe='')}" if page["has_more"] and page["data"] else None
 
-        await self._http.pages("/v1/models?limit=1000", headers=self._headers, take=take)
+        await self._http.fetch_pages("/v1/models?limit=1000", headers=self._headers, read_page=take)
         return sorted(names)
 
 
 class _MessageReader(ReplyReader):
     _usage_counts: Mapping[str, Any] = {}
-    _served: Any = None
-    _finish: Any = None
+    _served_model: Any = None
+    _finish_reason: Any = None
     _complete = False
 
     def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - unused: the data contains the type too
@@ -84,33 +88,35 @@ class _MessageReader(ReplyReader):
                 self.add_text(text)
             else:
                 self.add_side_content(delta, str(data.get("index")))
-                if delta.get("type") == "input_json_delta" and self.is_calling(data.get("index")):
-                    self.call_tool(data["index"], None, None, delta.get("partial_json"))
+                if delta.get("type") == "input_json_delta" and self.has_tool_call_at(data.get("index")):
+                    self.add_tool_call(data["index"], None, None, delta.get("partial_json"))
         elif kind == "content_block_start":
-            self._take_call(data.get("index"), data.get("content_block"))
+            self._begin_tool_call(data.get("index"), data.get("content_block"))
         elif kind in ("message_start", "message"):
             message = data if self.is_whole else data["message"]
-            self._served, self._finish = message["model"], message["stop_reason"]
-            self._count(message["usage"])
+            self._served_model, self._finish_reason = message["model"], message["stop_reason"]
+            self._update_usage(message["usage"])
             for place, each in enumerate(message["content"]):
                 if each["type"] == "text" and each["text"]:
                     self.add_text(each["text"])
-                self._take_call(place, each)
+                self._begin_tool_call(place, each)
             self._complete = self.is_whole
         elif kind == "message_delta":
-            self._finish = data["delta"].get("stop_reason") or self._finish
-            self._count(data["usage"])
+            self._finish_reason = data["delta"].get("stop_reason") or self._finish_reason
+            self._update_usage(data["usage"])
         elif kind == "error":
-            raise self.failures.make_refusal(_STATUS.get(data["error"]["type"], 500), data)
+            raise self.failures.make_status_error(_STATUS_BY_ERROR_TYPE.get(data["error"]["type"], 500), data)
         elif kind == "message_stop":
             self._complete = True
 
-    def _take_call(self, place: Any, block: Any) -> None:
+    def _begin_tool_call(self, content_index: Any, block: Any) -> None:
         """Begin a tool call; Anthropic's own tools (`server_tool_use`) run on its servers and do not count."""
-        if isinstance(block, dict) and block.get("type") == "tool_use" and isinstance(place, int):
-            self.call_tool(place, block.get("id"), block.get("name"), None, arguments_text(block.get("input") or {}))
+        if isinstance(block, dict) and block.get("type") == "tool_use" and isinstance(content_index, int):
+            self.add_tool_call(
+                content_index, block.get("id"), block.get("name"), None, format_tool_arguments(block.get("input") or {})
+            )
 
-    def _count(self, usage: Any) -> None:
+    def _update_usage(self, usage: Any) -> None:
         if isinstance(usage, dict):
             # Cumulative; a count left out keeps its value from `message_start`.
             self._usage_counts = {
@@ -119,18 +125,18 @@ class _MessageReader(ReplyReader):
             }
 
     def finish(self, request: Request) -> Reply:
-        if not self._complete or self._served is None:
+        if not self._complete or self._served_model is None:
             raise self.failures.make_broken_reply()
         return self.make_reply(
             self.text(),
             _parse_usage(self._usage_counts),
-            served_model=self._served,
-            finish_reason=self._finish,
+            served_model=self._served_model,
+            finish_reason=self._finish_reason,
             dropped=tuple(name for name in UNSUPPORTED_PARAMETERS if request.parameters.get(name) is not None),
         )
 
 
-def _request_body(request: Request) -> dict[str, Any]:
+def _make_request_body(request: Request) -> dict[str, Any]:
     parameters = {name: value for name, value in request.parameters.items() if name not in UNSUPPORTED_PARAMETERS}
     if isinstance(stop := parameters.pop("stop", None), str):
         stop = [stop]

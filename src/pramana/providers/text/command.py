@@ -23,10 +23,10 @@ from pramana.providers.text.function import join_turns
 from pramana.replies import encode_raw_response
 
 DEFAULT_TIMEOUT_S = 120.0
-OUTPUT_LIMIT = 16 << 20
+MAX_OUTPUT_BYTES = 16 << 20
 """Maximum size of the output in bytes: far above any real one, so that no command can fill our memory."""
-ERRORS_KEPT = 64 << 10
-MESSAGE_LIMIT = 300
+MAX_STDERR_BYTES = 64 << 10
+MAX_MESSAGE_LENGTH = 300
 
 
 class CommandProvider:
@@ -37,7 +37,7 @@ class CommandProvider:
             raise InvalidInput('a command is a list of texts: ["my-model", "--quiet"]')
         self._argv, self._timeout_s = tuple(argv), float(timeout_s)
         self._name = Path(argv[0]).name
-        self._keys = redaction.environment_secrets()
+        self._keys = redaction.read_environment_secrets()
         if shutil.which(argv[0]) is None:
             raise InvalidInput(f"the command {quote_text(argv[0])} is not found or not executable; give its full path")
 
@@ -62,14 +62,14 @@ class CommandProvider:
             how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
             raise ProviderError(f"the command {self._name} {how}{self._last_error_line(complained)}")
         text = printed.decode("utf-8", "replace").rstrip("\r\n")
-        if self._keys.is_in(text):
+        if self._keys.occur_in(text):
             raise KeyInAnswer(redaction.describe_leaked_key(f"the answer of the command {self._name}"))
         return Reply(
             text,
             served_model=self._name,
             total_s=clock.monotonic() - start,
             raw=encode_raw_response(
-                {"stdout": text, "stderr": self._keys.blank(complained.decode("utf-8", "replace"))}
+                {"stdout": text, "stderr": self._keys.redact(complained.decode("utf-8", "replace"))}
             ),
             dropped=tuple(name for name, value in request.parameters.items() if value is not None),
         )
@@ -96,7 +96,7 @@ class CommandProvider:
 
     def _last_error_line(self, stderr: bytes) -> str:
         lines = stderr.decode("utf-8", "replace").strip().splitlines()
-        return f": {self._keys.blank(escape_control_characters(lines[-1]))[:MESSAGE_LIMIT]}" if lines else ""
+        return f": {self._keys.redact(escape_control_characters(lines[-1]))[:MAX_MESSAGE_LENGTH]}" if lines else ""
 
     async def _communicate(self, process: Process, prompt: str) -> tuple[bytes, bytes]:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: S101, PT018
@@ -112,15 +112,15 @@ class CommandProvider:
             heard = bytearray()
             while chunk := await stdout.read(1 << 16):
                 heard += chunk
-                if len(heard) > OUTPUT_LIMIT:
-                    raise ProviderError(f"the command {self._name} printed more than {OUTPUT_LIMIT >> 20} MB")
+                if len(heard) > MAX_OUTPUT_BYTES:
+                    raise ProviderError(f"the command {self._name} printed more than {MAX_OUTPUT_BYTES >> 20} MB")
             return bytes(heard)
 
         async def read_errors() -> bytes:
             kept = bytearray()
             while chunk := await stderr.read(1 << 16):
                 kept += chunk
-                del kept[:-ERRORS_KEPT]
+                del kept[:-MAX_STDERR_BYTES]
             return bytes(kept)
 
         talks = [asyncio.ensure_future(each) for each in (write_prompt(), read_output(), read_errors())]

@@ -40,20 +40,20 @@ from pramana.errors import (
 from pramana.model import Reply, Request, Target, Usage
 from pramana.replies import encode_raw_response
 
-ERRORS: Mapping[str, type[ProviderError]] = {
+ERROR_BY_CODE: Mapping[str, type[ProviderError]] = {
     each.code: each
     for each in (RateLimited, Unavailable, BrokenReply, Rejected, AuthenticationFailed, OutOfCredit, UnknownModel)
 }
-NUMBER_OPTIONS: Mapping[str, float] = {
+NUMBER_OPTION_MAXIMUMS: Mapping[str, float] = {
     "seed": 10**9,
     "tokens": 100_000,
     "latency": 3600,
     "jitter": 3600,
-    **dict.fromkeys(ERRORS, 1),
+    **dict.fromkeys(ERROR_BY_CODE, 1),
 }
 """Numeric options and their maximums."""
 # fmt: off
-WORDS = (
+REPLY_WORDS = (
     "amber", "autumn", "basin", "birch", "candle", "canyon", "cedar", "cinder", "clover", "coral", "dawn", "delta",
     "ember", "falcon", "fern", "field", "garnet", "glacier", "harbor", "hazel", "heron", "indigo", "island",
     "juniper", "lantern", "lichen", "maple", "meadow", "mist", "moss", "ochre", "orchard", "pebble", "pine",
@@ -61,7 +61,7 @@ WORDS = (
     "spruce", "summit", "thistle", "tide", "timber", "tundra", "umber", "valley", "violet", "willow", "winter",
 )
 # fmt: on
-_VERSION = "fake-1"
+_SERVED_MODEL = "fake-1"
 
 
 class FakeProvider:
@@ -93,16 +93,16 @@ class FakeProvider:
         """Return a made-up reply, or raise a fault on purpose."""
         start = clock.monotonic()
         if self._is_random or self._answer == "words":
-            digest = _request_digest(self._seed, request)
+            digest = _digest_request(self._seed, request)
         if self._is_random:
             chance = random.Random(digest + bytes([self._failed.get(digest, 0) % 256]))
             await asyncio.sleep(self._latency + self._jitter * chance.random())
-            self._maybe_raise(digest, chance)
+            self._maybe_raise_fault(digest, chance)
         elif self._latency:
             await asyncio.sleep(self._latency)
         if self._answer == "words":
             chosen = random.Random(digest)
-            text = " ".join(chosen.choice(WORDS) for _ in range(self._tokens))
+            text = " ".join(chosen.choice(REPLY_WORDS) for _ in range(self._tokens))
         elif self._answer == "echo":
             text = next((turn.text for turn in reversed(request.turns) if turn.role == "user"), "")
         else:
@@ -116,7 +116,7 @@ class FakeProvider:
         return Reply(
             text,
             Usage(sum(len(turn.text.split()) for turn in request.turns), len(words), 0),
-            served_model=_VERSION,
+            served_model=_SERVED_MODEL,
             fingerprint=f"seed-{self._seed}",
             finish_reason=finish,
             first_token_s=total if words else None,
@@ -131,17 +131,17 @@ class FakeProvider:
     async def close(self) -> None:
         """Do nothing: nothing is open."""
 
-    def _maybe_raise(self, digest: bytes, chance: random.Random) -> None:
-        if code := draw_fault(self._errors, chance):
-            self._failed[digest] = self._failed.get(digest, 0) + 1
-            raise ERRORS[code](f"error requested from the fake provider: {code}")
-        self._failed.pop(digest, None)  # keeps memory flat: only requests that are failing now are stored
+    def _maybe_raise_fault(self, request_digest: bytes, rng: random.Random) -> None:
+        if code := draw_fault(self._errors, rng):
+            self._failed[request_digest] = self._failed.get(request_digest, 0) + 1
+            raise ERROR_BY_CODE[code](f"error requested from the fake provider: {code}")
+        self._failed.pop(request_digest, None)  # keeps memory flat: only requests that are failing now are stored
 
 
-def draw_fault(shares: Mapping[str, float], chance: random.Random) -> str | None:
+def draw_fault(probabilities: Mapping[str, float], rng: random.Random) -> str | None:
     """Draw one of the faults, each with its share as the probability; None for no fault."""
-    drawn = chance.random()
-    for fault, share in shares.items():
+    drawn = rng.random()
+    for fault, share in probabilities.items():
         if drawn < share:
             return fault
         drawn -= share
@@ -157,7 +157,13 @@ def parse_fake(options_text: str) -> dict[str, Any]:
     {'answer': 'fixed', 'text': 'yes, surely'}
     """
     return parse_options(
-        options_text, "fake", ("echo", "words"), NUMBER_OPTIONS, {"errors": ERRORS}, "provider", "fake:latency=0.1,echo"
+        options_text,
+        "fake",
+        ("echo", "words"),
+        NUMBER_OPTION_MAXIMUMS,
+        {"errors": ERROR_BY_CODE},
+        "provider",
+        "fake:latency=0.1,echo",
     )
 
 
@@ -214,6 +220,6 @@ def _parse_number(provider: str, name: str, value: str, maximum: float) -> float
     raise InvalidInput(f"{provider}: {name} is {quote_text(value)}; expected {kind} between 0 and {maximum:,}")
 
 
-def _request_digest(seed: int, request: Request) -> bytes:
+def _digest_request(seed: int, request: Request) -> bytes:
     asked = [seed, request.model, [[turn.role, turn.text] for turn in request.turns], dict(request.parameters)]
     return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).digest()

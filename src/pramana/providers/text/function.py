@@ -3,8 +3,8 @@
 `python:package.module:function`, or a callable that a Python caller passes to `pramana.evaluate`. The function gets the
 prompt as text; one with a parameter called `messages` gets a list of `{"role", "content"}` instead. A parameter named
 like a parameter of the run, such as `temperature` or `seed`, gets its value; `**kwargs` gets those that are set, and
-`parameters` gets all of them. A parameter called `system_prompt` gets the system prompt, which otherwise comes before
-the prompt. The reply lists as dropped those that the function does not take. It returns text or a `Reply`.
+`parameters` gets all of them. A parameter called `takes_system_prompt` gets the system prompt, which otherwise comes
+before the prompt. The reply lists as dropped those that the function does not take. It returns text or a `Reply`.
 
 Plain functions run in reused threads. Coroutines run in a separate event loop, so that blocking code never holds up the
 run; for a caller that awaits `evaluate_async` they run in the caller's loop, where its clients live. All threads are
@@ -53,15 +53,15 @@ from pramana.providers import redaction
 from pramana.replies import describe_invalid_reply, encode_raw_response, parse_usage
 
 log = logging.getLogger("pramana.providers")
-THREADS = 10_000
+MAX_THREADS = 10_000
 """Threads per function: the highest concurrency of a run. The run's limiter decides how many calls are made."""
-MESSAGE_LIMIT = 300
-SYSTEM_PROMPT = "system_prompt"
+MAX_MESSAGE_LENGTH = 300
+SYSTEM_PROMPT_PARAMETER = "system_prompt"
 RESUME_ADVICE = "pramana.resume(run_id, model=function), or judge=function"
-USE_MESSAGES = "a function with a parameter `messages` gets the whole conversation, as a list of messages"
-_PACKAGE = Path(__file__).parents[2]
+USE_MESSAGES_HINT = "a function with a parameter `messages` gets the whole conversation, as a list of messages"
+_PRAMANA_FOLDER = Path(__file__).parents[2]
 _STANDARD_LIBRARY = tuple({Path(sysconfig.get_path(each)) for each in ("stdlib", "platstdlib")})
-_INSTALLED = frozenset({"site-packages", "dist-packages"})
+_INSTALLED_PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
 """Folders of installed packages, wherever they are."""
 
 
@@ -75,11 +75,11 @@ class FunctionProvider:
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         """Wrap a function; coroutines run in `loop` if given, else in a separate one."""
-        self._path, self._function = path, function or find_function(path)
+        self._path, self._function = path, function or import_function(path)
         self._accepted = _read_signature(path, self._function)
         self._asynchronous = is_asynchronous(self._function)
-        self._threads, self._coroutines = Threads(THREADS), Coroutines(loop)
-        self._keys = redaction.environment_secrets()
+        self._threads, self._coroutines = ThreadRunner(MAX_THREADS), CoroutineRunner(loop)
+        self._keys = redaction.read_environment_secrets()
         self._hint_was_logged = False
 
     @classmethod
@@ -90,14 +90,14 @@ class FunctionProvider:
     async def ask(self, request: Request) -> Reply:
         """Call the function and return its reply."""
         start = clock.monotonic()
-        call = self._call(request)
+        call = self._bind_arguments(request)
         ended = await (self._coroutines.call(call) if self._asynchronous else self._threads.call(call))
         if inspect.isawaitable(ended.value):
             awaited = ended.value
             ended = await self._coroutines.call(lambda: awaited)
         if ended.error is not None:
-            self._raise(ended.error)
-        reply = self._judge_reply(ended.value) if request.purpose == "judge" else self._reply(ended.value)
+            self._raise_provider_error(ended.error)
+        reply = self._make_judge_reply(ended.value) if request.purpose == "judge" else self._make_reply(ended.value)
         if self._holds_key(reply):
             raise KeyInAnswer(redaction.describe_leaked_key(f"the answer of {self._path}"))
         not_taken = self._accepted.ignored_parameters(request.parameters)
@@ -109,7 +109,7 @@ class FunctionProvider:
             raw=encode_raw_response({"text": reply.text}) if reply.raw is None else reply.raw,
         )
 
-    def refuse_missing(self, parameters: Mapping[str, Any]) -> None:
+    def refuse_missing_parameters(self, parameters: Mapping[str, Any]) -> None:
         """Raise `InvalidInput` if the function requires a parameter that is not given."""
         if missing := self._accepted.missing_parameters(parameters):
             raise InvalidInput(self._describe_missing(missing), hint=Hint("send_parameter", missing[0]))
@@ -127,72 +127,74 @@ class FunctionProvider:
         """Return whether anything that is stored of a reply contains a key from the environment."""
         calls = (f"{each.id} {each}".encode("utf-8", "surrogatepass") for each in reply.tool_calls)
         texts = (reply.text, reply.served_model, reply.fingerprint, reply.finish_reason, *reply.dropped)
-        held = self._keys.is_in("\n".join(filter(None, texts)))
+        held = self._keys.occur_in("\n".join(filter(None, texts)))
         return held or any(map(self._keys.is_in_json, (reply.raw or b"", *calls)))
 
-    def _reply(self, answer: object) -> Reply:
+    def _make_reply(self, returned: object) -> Reply:
         """Return a function's return value as a reply, with the text as a plain `str` whatever its class."""
-        if isinstance(answer, str):
-            return Reply(str.__str__(answer))
-        if not isinstance(answer, Reply):
-            raise ProviderError(f"{self._path} returned {type(answer).__name__}; expected text (str) or pramana.Reply")
-        if wrong := describe_invalid_reply(answer):
+        if isinstance(returned, str):
+            return Reply(str.__str__(returned))
+        if not isinstance(returned, Reply):
+            raise ProviderError(
+                f"{self._path} returned {type(returned).__name__}; expected text (str) or pramana.Reply"
+            )
+        if wrong := describe_invalid_reply(returned):
             raise ProviderError(f"{self._path} returned a Reply whose {wrong}")
-        return replace(answer, text=str.__str__(answer.text), usage=parse_usage(answer.usage))
+        return replace(returned, text=str.__str__(returned.text), usage=parse_usage(returned.usage))
 
-    def _judge_reply(self, verdict: object) -> Reply:
+    def _make_judge_reply(self, verdict: object) -> Reply:
         """Return a judge function's return value as a reply, with the text that a judge model would write."""
-        answer = _judge_answer(verdict)
+        answer = _format_verdict(verdict)
         if isinstance(answer, str | Reply):
-            return self._reply(answer)
+            return self._make_reply(answer)
         found = f"{self._path} returned {type(verdict).__name__}"
         raise ProviderError(
             f"{found}; a judge returns True or False, text, or a dictionary; for numbers, write a scorer with pass_at"
         )
 
-    def _raise(self, error: BaseException) -> NoReturn:
+    def _raise_provider_error(self, error: BaseException) -> NoReturn:
         """Raise a function's exception as a provider error."""
-        if isinstance(error, ProviderError) and self._keys.is_in(str(error)):
-            error.args = (self._keys.blank(str(error)),)
+        if isinstance(error, ProviderError) and self._keys.occur_in(str(error)):
+            error.args = (self._keys.redact(str(error)),)
         if isinstance(error, ProviderError | KeyboardInterrupt):  # Ctrl-C is meant for the whole process
             raise error
-        message = self._keys.blank(describe_exception(error))[:MESSAGE_LIMIT]
+        message = self._keys.redact(describe_exception(error))[:MAX_MESSAGE_LENGTH]
         raise ProviderError(f"{self._path} raised {message}{_describe_location(error)}") from error
 
     def _describe_missing(self, missing: Sequence[str]) -> str:
         """Describe required parameters that are not given."""
-        instead = f"for the conversation, {USE_MESSAGES}"
-        if self._accepted.messages:
+        instead = f"for the conversation, {USE_MESSAGES_HINT}"
+        if self._accepted.takes_messages:
             instead = "`messages` replaces the prompt"
         return f"{self._path} requires {', '.join(missing)}, which the run does not send ({instead})"
 
-    def _call(self, request: Request) -> Callable[[], Any]:
+    def _bind_arguments(self, request: Request) -> Callable[[], Any]:
         given, accepted = request.parameters, self._accepted
         if missing := accepted.missing_parameters(given):
             raise ProviderError(f"{self._describe_missing(missing)}; give {missing[0]} a default")
         more = accepted.make_arguments(given)
         turns = request.turns
-        if accepted.system_prompt:
+        if accepted.takes_system_prompt:
             system = join_turns(turn for turn in turns if turn.role == "system")
             if system or accepted.needs_system_prompt:
-                more[SYSTEM_PROMPT] = system or more.get(SYSTEM_PROMPT, "")
+                more[SYSTEM_PROMPT_PARAMETER] = system or more.get(SYSTEM_PROMPT_PARAMETER, "")
             turns = tuple(turn for turn in turns if turn.role != "system")
-        if accepted.messages:
+        if accepted.takes_messages:
             messages = [{"role": turn.role, "content": turn.text} for turn in request.turns]
             return partial(self._function, messages=messages, **more)
         # a judge's instructions and its question are one text by design
         if request.purpose != "judge" and is_conversation(turns) and not self._hint_was_logged:
             self._hint_was_logged = True
             log.warning(
-                "%s takes only a prompt, so it gets each conversation as one text; %s", self._path, USE_MESSAGES
+                "%s takes only a prompt, so it gets each conversation as one text; %s", self._path, USE_MESSAGES_HINT
             )
         return partial(self._function, join_turns(turns), **more)
 
 
-def _judge_answer(value: object) -> object:
+def _format_verdict(value: object) -> object:
     """Return a judge function's verdict as the text that a judge model would write; anything else as it is.
 
-    >>> [*map(_judge_answer, (True, {"completed": False, "accuracy": 3}, "It says so.\\nYES", 7))]
+    >>> [*map(_format_verdict, (True, {"completed": False, "accuracy": 3}, "It says so.\\nYES", 7))]
     ['YES', '{"completed": false, "accuracy": 3}', 'It says so.\\nYES', 7]
     """
     item = getattr(value, "item", None)
@@ -206,20 +208,24 @@ def _judge_answer(value: object) -> object:
     return value
 
 
-def _describe_location(error: BaseException, *, elsewhere: bool = True) -> str:
+def _describe_location(error: BaseException, *, fall_back_to_any_frame: bool = True) -> str:
     """Return where an exception was raised, in brackets: file, line and function of the innermost user frame.
 
     If there is no user frame, as for a function of an installed package: the innermost frame outside Pramana; without
-    `elsewhere`, nothing.
+    `fall_back_to_any_frame`, nothing.
     """
     raised = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
     others = [each for each in raised if not _is_internal(each[0])]
     typed_in = [each for each in others if each[0].co_filename.startswith("<")]  # at a prompt, or generated
-    found = [each for each in others if _is_in_users_file(each[0])] or typed_in or (others if elsewhere else [])
+    found = (
+        [each for each in others if _is_in_users_file(each[0])]
+        or typed_in
+        or (others if fall_back_to_any_frame else [])
+    )
     if not found:
         return ""
     code, line = found[-1]
-    return f" ({_shown_path(code.co_filename)}, line {line}, in {code.co_name})"
+    return f" ({_shorten_path(code.co_filename)}, line {line}, in {code.co_name})"
 
 
 def has_user_frames(error: BaseException) -> bool:
@@ -229,17 +235,19 @@ def has_user_frames(error: BaseException) -> bool:
 
 
 def _is_internal(code: CodeType) -> bool:
-    return code.co_filename.startswith("<frozen ") or Path(code.co_filename).is_relative_to(_PACKAGE)
+    return code.co_filename.startswith("<frozen ") or Path(code.co_filename).is_relative_to(_PRAMANA_FOLDER)
 
 
 def _is_in_users_file(code: CodeType) -> bool:
     """Return whether code comes from a file outside the standard library and installed packages."""
     path = Path(code.co_filename)
-    installed = not _INSTALLED.isdisjoint(path.parts) or any(map(path.is_relative_to, _STANDARD_LIBRARY))
+    installed = not _INSTALLED_PACKAGE_FOLDERS.isdisjoint(path.parts) or any(
+        map(path.is_relative_to, _STANDARD_LIBRARY)
+    )
     return not installed and not code.co_filename.startswith("<")
 
 
-def _shown_path(name: str) -> str:
+def _shorten_path(name: str) -> str:
     """Return a file's path relative to the working directory; only its name if it is elsewhere, since it is stored."""
     if name.startswith("<"):
         return name
@@ -270,10 +278,10 @@ def function_path(function: Callable[..., Any]) -> str:
     return f"{module}:{name}"
 
 
-def _read_name(named: Any, attribute: str) -> str | None:
+def _read_name(function: Any, attribute: str) -> str | None:
     """Return a name that a callable has; None without one, or with one that is no text."""
     with suppress(Exception):  # the attribute may be the user's code
-        if isinstance(name := getattr(named, attribute, None), str):
+        if isinstance(name := getattr(function, attribute, None), str):
             return name
     return None
 
@@ -323,7 +331,7 @@ def is_importable(path: str) -> bool:
     return module != "__main__" and "<" not in name
 
 
-def find_function(path: str, advice: str = RESUME_ADVICE) -> Callable[..., Any]:
+def import_function(path: str, advice: str = RESUME_ADVICE) -> Callable[..., Any]:
     """Import `package.module:function`; raise `InvalidInput` with what to do if that fails."""
     module, colon, attribute = path.partition(":")
     if not module or not colon or not attribute:
@@ -343,8 +351,10 @@ def find_function(path: str, advice: str = RESUME_ADVICE) -> Callable[..., Any]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        why = redaction.environment_secrets().blank(describe_exception(error))[:MESSAGE_LIMIT]
-        raise InvalidInput(f"python:{path} cannot be loaded: {why}{_import_advice(module, found, error)}") from error
+        why = redaction.read_environment_secrets().redact(describe_exception(error))[:MAX_MESSAGE_LENGTH]
+        raise InvalidInput(
+            f"python:{path} cannot be loaded: {why}{_explain_failed_import(module, found, error)}"
+        ) from error
     if not callable(found):
         raise InvalidInput(f"python:{path} is {quote_text(type(found).__name__)}, which cannot be called")
     function: Callable[..., Any] = found
@@ -358,62 +368,65 @@ def _current_folder() -> str:
     return ""
 
 
-def _import_advice(module: str, progress: Any, error: BaseException) -> str:
-    """Return what to do about a failed import; `progress` is the last object that was found."""
-    if progress is not None:
-        named = [name for name in dir(progress) if not name.startswith("_") and callable(getattr(progress, name, None))]
+def _explain_failed_import(module: str, last_found: Any, error: BaseException) -> str:
+    """Return what to do about a failed import; `last_found` is the last object that was found."""
+    if last_found is not None:
+        named = [
+            name for name in dir(last_found) if not name.startswith("_") and callable(getattr(last_found, name, None))
+        ]
         return suggest_similar(str(getattr(error, "name", None) or ""), named) or "; check the name of the function"
     here = f"{_current_folder()}/"
     if (dotted := re.sub(r"[/\\]", ".", module.removeprefix(here)).removesuffix(".py").strip(".")) != module:
         return f"; name the module as Python imports it: {dotted}"
+    place = _describe_location(error, fall_back_to_any_frame=False)
     if isinstance(error, ModuleNotFoundError) and error.name:
         if f"{module}.".startswith(f"{error.name}."):
             return "; check the name, and that the module is installed or in the current folder"
-        return f"{_describe_location(error, elsewhere=False)}; install what {module} imports in Pramana's environment"
-    return f"{_describe_location(error, elsewhere=False)}; fix {module}, which raises this error on import"
+        return f"{place}; install what {module} imports in Pramana's environment"
+    return f"{place}; fix {module}, which raises this error on import"
 
 
 @dataclass(frozen=True, slots=True)
 class _Signature:
     """The arguments a function takes besides the prompt."""
 
-    messages: bool = False
+    takes_messages: bool = False
     """Takes the messages instead of the prompt."""
-    system_prompt: bool = False
+    takes_system_prompt: bool = False
     """Takes the system prompt by itself; the prompt is then without it."""
     needs_system_prompt: bool = False
     """The parameter has no default: without a system prompt it gets an empty text."""
-    parameters: bool = False
+    takes_parameters: bool = False
     """Takes all parameters of the run as a dictionary."""
-    named: frozenset[str] = frozenset()
+    accepted_names: frozenset[str] = frozenset()
     """Parameters of the run that it takes by name."""
-    required: tuple[str, ...] = ()
+    required_names: tuple[str, ...] = ()
     """Those of them without a default."""
     accepts_any_name: bool = False
     """Takes every other parameter that is set, as `**kwargs`."""
-    taken_names: frozenset[str] = frozenset()
-    """Names not available to parameters: the prompt's, `messages`, `parameters`, and those bound by a partial."""
+    unavailable_names: frozenset[str] = frozenset()
+    """Names that no parameter can have: the prompt's, `messages`, `parameters`, and those that a partial has bound."""
 
     def make_arguments(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of a run as keyword arguments."""
-        found = {name: parameters[name] for name in self.named if name in parameters}
+        found = {name: parameters[name] for name in self.accepted_names if name in parameters}
         if self.accepts_any_name:
             set_here = {name: value for name, value in parameters.items() if value is not None}
-            found |= {name: value for name, value in set_here.items() if name not in self.taken_names}
-        if self.parameters:
+            found |= {name: value for name, value in set_here.items() if name not in self.unavailable_names}
+        if self.takes_parameters:
             found["parameters"] = dict(parameters)
         return found
 
     def missing_parameters(self, parameters: Mapping[str, Any]) -> list[str]:
         """Return the names of required parameters that are not given."""
-        return [name for name in self.required if name not in parameters]
+        return [name for name in self.required_names if name not in parameters]
 
     def ignored_parameters(self, parameters: Mapping[str, Any]) -> list[str]:
         """Return the names of parameters that are set but not passed to the function."""
-        if self.parameters:
+        if self.takes_parameters:
             return []
-        others = (name for name, value in parameters.items() if value is not None and name not in self.named)
-        return [name for name in others if not self.accepts_any_name or name in self.taken_names]
+        others = (name for name, value in parameters.items() if value is not None and name not in self.accepted_names)
+        return [name for name in others if not self.accepts_any_name or name in self.unavailable_names]
 
 
 def _read_signature(path: str, function: Callable[..., Any]) -> _Signature:
@@ -427,9 +440,9 @@ def _read_signature(path: str, function: Callable[..., Any]) -> _Signature:
         for name, each in signature.parameters.items()
         if each.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     }
-    bound = _bound_by_partials(function)
+    bound = _find_partial_arguments(function)
     messages, takes_all = "messages" in by_name, "parameters" in by_name.keys() - bound
-    takes_system = SYSTEM_PROMPT in by_name.keys() - bound
+    takes_system = SYSTEM_PROMPT_PARAMETER in by_name.keys() - bound
     prompt = None if messages else next(iter(signature.parameters), None)
     taken = frozenset({"messages", "parameters", *bound, *([prompt] if prompt else ())})
     named = frozenset(by_name.keys() - taken)
@@ -443,27 +456,27 @@ def _read_signature(path: str, function: Callable[..., Any]) -> _Signature:
         raise InvalidInput(f"python:{path} cannot be called: {error}; {expected}") from None
     any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
     return _Signature(
-        messages=messages,
-        system_prompt=takes_system and prompt != SYSTEM_PROMPT,
-        needs_system_prompt=SYSTEM_PROMPT in required,
-        parameters=takes_all,
-        named=named,
-        required=tuple(name for name in required if name in named and name != SYSTEM_PROMPT),
+        takes_messages=messages,
+        takes_system_prompt=takes_system and prompt != SYSTEM_PROMPT_PARAMETER,
+        needs_system_prompt=SYSTEM_PROMPT_PARAMETER in required,
+        takes_parameters=takes_all,
+        accepted_names=named,
+        required_names=tuple(name for name in required if name in named and name != SYSTEM_PROMPT_PARAMETER),
         accepts_any_name=any_name,
-        taken_names=taken,
+        unavailable_names=taken,
     )
 
 
-def _bound_by_partials(function: Any) -> frozenset[str]:
+def _find_partial_arguments(function: Any) -> frozenset[str]:
     """Return the names of the keyword arguments that `functools.partial` has bound.
 
-    >>> sorted(_bound_by_partials(partial(partial(print, sep=""), end="")))
+    >>> sorted(_find_partial_arguments(partial(partial(print, sep=""), end="")))
     ['end', 'sep']
     """
     return frozenset(function.keywords) if isinstance(function, partial) else frozenset()
 
 
-NAME = "pramana-function"
+THREAD_NAME = "pramana-function"
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,20 +487,20 @@ class CallOutcome:
     error: BaseException | None = None
 
 
-class Threads:
+class ThreadRunner:
     """Threads for plain functions, with a limit on concurrent calls; abandoned threads do not count.
 
     Functions see the caller's context variables, which tracing needs.
     """
 
-    def __init__(self, most: int) -> None:
-        self._free_slots = asyncio.Semaphore(most)
-        self._idle_threads: list[_Thread] = []
+    def __init__(self, max_calls: int) -> None:
+        self._free_slots = asyncio.Semaphore(max_calls)
+        self._idle_threads: list[_WorkerThread] = []
 
     async def call(self, function: Callable[[], Any]) -> CallOutcome:
         """Call a function in a thread."""
         async with self._free_slots:
-            thread = self._idle_threads.pop() if self._idle_threads else _Thread()
+            thread = self._idle_threads.pop() if self._idle_threads else _WorkerThread()
             try:
                 ended = await thread.call(partial(copy_context().run, function))
             except BaseException:
@@ -502,10 +515,10 @@ class Threads:
             self._idle_threads.pop().stop()
 
 
-class _Thread:
+class _WorkerThread:
     def __init__(self) -> None:
         self._calls: SimpleQueue[tuple[Callable[[], Any], _CrossThreadFuture] | None] = SimpleQueue()
-        threading.Thread(target=self._run, name=NAME, daemon=True).start()
+        threading.Thread(target=self._run, name=THREAD_NAME, daemon=True).start()
 
     def call(self, function: Callable[[], Any]) -> "asyncio.Future[CallOutcome]":
         told = _CrossThreadFuture()
@@ -526,7 +539,7 @@ class _Thread:
             del given, function, told, ended  # otherwise an idle thread would keep its last references alive
 
 
-class Coroutines:
+class CoroutineRunner:
     """Runs coroutines with the caller's context variables, in the given event loop or in a separate one in a thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -569,7 +582,7 @@ class Coroutines:
     def _start_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            threading.Thread(target=_run_loop, args=(self._loop,), name=NAME, daemon=True).start()
+            threading.Thread(target=_run_loop, args=(self._loop,), name=THREAD_NAME, daemon=True).start()
         return self._loop
 
 
@@ -591,10 +604,10 @@ class _CrossThreadFuture:
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[CallOutcome] = self._loop.create_future()
 
-    def __call__(self, ended: CallOutcome) -> None:
+    def __call__(self, outcome: CallOutcome) -> None:
         with suppress(RuntimeError):  # the loop is closed: no one is waiting
-            self._loop.call_soon_threadsafe(self._set_result, ended)
+            self._loop.call_soon_threadsafe(self._set_result, outcome)
 
-    def _set_result(self, ended: CallOutcome) -> None:
+    def _set_result(self, outcome: CallOutcome) -> None:
         if not self.future.done():
-            self.future.set_result(ended)
+            self.future.set_result(outcome)

@@ -17,7 +17,7 @@ from pramana.model import Reply, Request, Usage
 from pramana.providers.accounts import Account
 from pramana.providers.failures import AccountErrors
 from pramana.providers.http import HttpTransport, VendorProvider
-from pramana.providers.reading import ReplyReader, arguments_text
+from pramana.providers.reading import ReplyReader, format_tool_arguments
 from pramana.providers.text.openai import make_midstream_error
 from pramana.replies import parse_token_count
 
@@ -25,9 +25,9 @@ BASE_URL = "https://generativelanguage.googleapis.com"
 TOP_LEVEL_PARAMETERS = ("safetySettings", "tools", "toolConfig", "cachedContent", "serviceTier", "store", "labels")
 """Parameters beside `generationConfig`."""
 MAX_PAGES = 100
-_RENAMED = {"top_p": "topP", "max_tokens": "maxOutputTokens", "stop": "stopSequences"}
-_ROLES = {"user": "user", "assistant": "model"}
-_BAD_KEY = ("API key not valid", "API key expired", "API_KEY_INVALID")
+_VENDOR_PARAMETER_NAMES = {"top_p": "topP", "max_tokens": "maxOutputTokens", "stop": "stopSequences"}
+_VENDOR_ROLES = {"user": "user", "assistant": "model"}
+_BAD_KEY_MESSAGES = ("API key not valid", "API key expired", "API_KEY_INVALID")
 
 
 class Google(VendorProvider):
@@ -46,26 +46,26 @@ class Google(VendorProvider):
         whole = request.parameters.get("stream") is False
         model = request.model if "/" in request.model else f"models/{request.model}"
         how = "generateContent" if whole else "streamGenerateContent?alt=sse"
-        path, body = f"/v1/{quoted(model)}:{how}", _request_body(request)
+        path, body = f"/v1/{quoted(model)}:{how}", _make_request_body(request)
         content = _ContentReader(self._http.failures)
         failures = self._http.failures
         with (
-            failures.reading_errors("does not fit the format of generateContent", _RENAMED),
-            _explain_bad_key(failures),
+            failures.translate_parse_errors("does not fit the format of generateContent", _VENDOR_PARAMETER_NAMES),
+            _translate_bad_key_error(failures),
         ):
             for _ in range(MAX_PAGES):
-                await self._http.post(path, headers=self._headers, body=body, reading=content)
-                if (token := content.next_token()) is None:
+                await self._http.post(path, headers=self._headers, body=body, reader=content)
+                if (token := content.next_continuation_token()) is None:
                     break
                 body = {**body, "continuationToken": token}
             return content.finish()
 
     async def models(self) -> list[str]:
         """Return the names of the models that answer a prompt."""
-        return await list_models_for(self._http, self._headers, "generateContent")
+        return await list_models_with_method(self._http, self._headers, "generateContent")
 
 
-async def list_models_for(http: HttpTransport, headers: Mapping[str, str], method: str) -> list[str]:
+async def list_models_with_method(http: HttpTransport, headers: Mapping[str, str], method: str) -> list[str]:
     """Return the names, from every page, of the models with a method; one that lists none has generateContent."""
     names: list[str] = []
 
@@ -78,18 +78,18 @@ async def list_models_for(http: HttpTransport, headers: Mapping[str, str], metho
         after = page.get("nextPageToken")
         return f"&pageToken={quoted(after, safe='')}" if after else None
 
-    with _explain_bad_key(http.failures):
-        await http.pages("/v1/models?pageSize=1000", headers=headers, take=handle_page)
+    with _translate_bad_key_error(http.failures):
+        await http.fetch_pages("/v1/models?pageSize=1000", headers=headers, read_page=handle_page)
     return sorted(names)
 
 
 @contextmanager
-def _explain_bad_key(failures: AccountErrors) -> Iterator[None]:
+def _translate_bad_key_error(failures: AccountErrors) -> Iterator[None]:
     """Raise a rejected key as `AuthenticationFailed`: Google sends status 400 where others send 401."""
     try:
         yield
     except Rejected as refused:
-        if any(each in str(refused) for each in _BAD_KEY):
+        if any(each in str(refused) for each in _BAD_KEY_MESSAGES):
             raise AuthenticationFailed(f"{refused}; set {failures.variable}", status=refused.status) from None
         raise
 
@@ -97,10 +97,10 @@ def _explain_bad_key(failures: AccountErrors) -> Iterator[None]:
 class _ContentReader(ReplyReader):
     """Reads a response that may span several requests."""
 
-    _served: Any = None
-    _finish: Any = None
-    _token: str | None = None
-    _asked_with: str | None = None
+    _served_model: Any = None
+    _finish_reason: Any = None
+    _continuation_token: str | None = None
+    _sent_token: str | None = None
     _usage_counts: Any = None
     _calls_seen = 0
     _used = Usage()
@@ -108,10 +108,10 @@ class _ContentReader(ReplyReader):
     def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - unused: this format has no event names
         if data.get("error"):
             raise make_midstream_error(self.failures, data)
-        self._served = data.get("modelVersion") or self._served
+        self._served_model = data.get("modelVersion") or self._served_model
         self._usage_counts = data.get("usageMetadata") or self._usage_counts
         if reason := (data.get("promptFeedback") or {}).get("blockReason"):
-            self._finish = f"blocked: {reason}"
+            self._finish_reason = f"blocked: {reason}"
         candidates = data.get("candidates") or ()
         if len(candidates) > 1:
             self.add_side_content(candidates[1:])
@@ -123,28 +123,34 @@ class _ContentReader(ReplyReader):
                     self.add_side_content(part)
                     if isinstance(call := part.get("functionCall"), dict):
                         self._calls_seen += 1
-                        arguments = arguments_text(call.get("args") or {})
-                        self.call_tool(self._calls_seen, call.get("id"), call.get("name"), arguments)
-            self._finish = candidate.get("finishReason") or self._finish
-            self._token = candidate.get("continuationToken") or self._token
+                        arguments = format_tool_arguments(call.get("args") or {})
+                        self.add_tool_call(self._calls_seen, call.get("id"), call.get("name"), arguments)
+            self._finish_reason = candidate.get("finishReason") or self._finish_reason
+            self._continuation_token = candidate.get("continuationToken") or self._continuation_token
 
-    def next_token(self) -> str | None:
+    def next_continuation_token(self) -> str | None:
         """Return the token that continues the response; None when it is complete."""
         used = _parse_usage(self._usage_counts)
-        self._used = _add_usage(self._used, used) if self._asked_with else used
-        if self._finish != "CONTINUATION" or self._token in (None, self._asked_with):
+        self._used = _add_usage(self._used, used) if self._sent_token else used
+        if self._finish_reason != "CONTINUATION" or self._continuation_token in (None, self._sent_token):
             return None
-        self._asked_with, self._finish, self._usage_counts = self._token, None, None
-        return self._token
+        self._sent_token, self._finish_reason, self._usage_counts = self._continuation_token, None, None
+        return self._continuation_token
 
     def finish(self) -> Reply:
-        if self._finish is None:
+        if self._finish_reason is None:
             raise self.failures.make_broken_reply()
-        return self.make_reply(self.text(), self._used, served_model=self._served, finish_reason=self._finish)
+        return self.make_reply(
+            self.text(), self._used, served_model=self._served_model, finish_reason=self._finish_reason
+        )
 
 
-def _request_body(request: Request) -> dict[str, Any]:
-    parameters = {_RENAMED.get(name, name): value for name, value in request.parameters.items() if value is not None}
+def _make_request_body(request: Request) -> dict[str, Any]:
+    parameters = {
+        _VENDOR_PARAMETER_NAMES.get(name, name): value
+        for name, value in request.parameters.items()
+        if value is not None
+    }
     parameters.pop("stream", None)  # it is part of the path
     if isinstance(stop := parameters.get("stopSequences"), str):
         parameters["stopSequences"] = [stop]
@@ -152,7 +158,7 @@ def _request_body(request: Request) -> dict[str, Any]:
     system = [{"text": turn.text} for turn in request.turns if turn.role == "system"]
     body = {
         "contents": [
-            {"parts": [{"text": turn.text}], "role": _ROLES[turn.role]}
+            {"parts": [{"text": turn.text}], "role": _VENDOR_ROLES[turn.role]}
             for turn in request.turns
             if turn.role != "system"
         ],

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec.structs import replace
 
 from pramana.embedded import language
-from pramana.embedded.speakable import has_break, has_repetition, remove_repetition, trim_to_sentence
+from pramana.embedded.speakable import (
+    has_repetition,
+    has_sentence_or_clause_end,
+    remove_repetition,
+    trim_to_last_sentence_or_clause,
+)
 from pramana.errors import UnknownModel, WeightsMissing, quote_text, suggest_similar
 from pramana.model import Reply, Request, Target
 
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
 MAX_THREADS = 4
 MAX_SPOKEN_TOKENS = 40
 """Limit for a spoken answer: two short sentences."""
-GENERATION_S = 3.0
+MAX_GENERATION_S = 3.0
 """Time limit for a spoken answer, from its first token. On a slow machine the answer stops there, and the part
 generated so far is spoken."""
 SPOKEN_SAMPLING: Mapping[str, Any] = {
@@ -36,14 +41,14 @@ SPOKEN_SAMPLING: Mapping[str, Any] = {
 }
 """Prevents loops: without it, this model answers a misheard question with the same three words to the end. Only
 repeated sequences are penalised; a penalty on repeated words made short answers ramble."""
-_names = ("", "local", language.WEIGHTS, language.NAME.casefold())
+_MODEL_NAMES = ("", "local", language.WEIGHTS_NAME, language.NAME.casefold())
 
 
 class LocalProvider:
     """The embedded model as a provider."""
 
     def __init__(self, threads: int = 1) -> None:
-        self._engine = language.engine(threads)
+        self._engine = language.get_engine(threads)
         self._is_spoken = False
 
     @classmethod
@@ -54,7 +59,7 @@ class LocalProvider:
         """
         _check_model(target.model)
         threads = target.arguments.get("threads")
-        return cls(int(threads) if threads else default_threads(os.cpu_count() or 1))
+        return cls(int(threads) if threads else default_thread_count(os.cpu_count() or 1))
 
     def for_speech(self) -> "LocalProvider":
         """Return the model configured for a voice agent: answers are short, take bounded time and do not loop."""
@@ -68,7 +73,7 @@ class LocalProvider:
         given_up = threading.Event()
         if self._is_spoken:
             future = self._engine.submit(
-                request.turns, _limit_for_speech(request.parameters), given_up.is_set, _stop_reason
+                request.turns, _limit_parameters_for_speech(request.parameters), given_up.is_set, _find_stop_reason
             )
         else:
             future = self._engine.submit(request.turns, request.parameters, given_up.is_set)
@@ -78,7 +83,7 @@ class LocalProvider:
             raise UnknownModel(str(error)) from error
         finally:
             given_up.set()
-        return _complete_reply(reply) if self._is_spoken else reply
+        return _trim_reply(reply) if self._is_spoken else reply
 
     @property
     def engine_info(self) -> "EngineInfo | None":
@@ -100,16 +105,16 @@ class LocalProvider:
         """Do nothing: the engine belongs to the process, and the next run reuses it."""
 
 
-def default_threads(processors: int) -> int:
+def default_thread_count(processor_count: int) -> int:
     """Return how many threads to use, leaving processors for everything else.
 
-    >>> [default_threads(processors) for processors in (1, 2, 4, 64)]
+    >>> [default_thread_count(processors) for processors in (1, 2, 4, 64)]
     [1, 1, 2, 4]
     """
-    return max(1, min(processors // 2, MAX_THREADS))
+    return max(1, min(processor_count // 2, MAX_THREADS))
 
 
-def _limit_for_speech(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _limit_parameters_for_speech(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters limited for a spoken answer; a smaller `max_tokens` and other sampling stay as given."""
     given = {name: value for name, value in parameters.items() if value is not None}
     most = given.get("max_tokens", MAX_SPOKEN_TOKENS)
@@ -118,28 +123,28 @@ def _limit_for_speech(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {**SPOKEN_SAMPLING, **given, "max_tokens": most}
 
 
-def _stop_reason(text: str, seconds: float) -> str | None:
-    if seconds > GENERATION_S:
+def _find_stop_reason(text: str, generation_s: float) -> str | None:
+    if generation_s > MAX_GENERATION_S:
         return "time"
     if len(text.split()) > MAX_SPOKEN_TOKENS:  # each word is at least one token
         return "length"
     return "repetition" if has_repetition(text) else None
 
 
-def _complete_reply(reply: Reply) -> Reply:
+def _trim_reply(reply: Reply) -> Reply:
     """Return a reply without its repetition and, if it was cut off, only up to its last sentence or clause.
 
     If a loop or a slow answer has neither, nothing is left: half a sentence is not an answer.
     """
     text = remove_repetition(reply.text)
     if text != reply.text or reply.finish_reason in ("repetition", "time"):
-        text = trim_to_sentence(text) if has_break(text) else ""
+        text = trim_to_last_sentence_or_clause(text) if has_sentence_or_clause_end(text) else ""
     elif reply.finish_reason == "length":
-        text = trim_to_sentence(text)
+        text = trim_to_last_sentence_or_clause(text)
     return reply if text == reply.text else replace(reply, text=text)
 
 
 def _check_model(model: str) -> None:
-    if model.casefold() not in _names:
+    if model.casefold() not in _MODEL_NAMES:
         hint = suggest_similar(model, [language.NAME])
         raise UnknownModel(f"local has no model {quote_text(model)}{hint}; it has {language.NAME}")

@@ -22,11 +22,11 @@ from pramana.model import Reply, Request, Target, Usage
 from pramana.providers.accounts import Account
 from pramana.providers.failures import AccountErrors
 from pramana.providers.http import HttpTransport, VendorProvider
-from pramana.providers.reading import ReplyReader, WholeReader
+from pramana.providers.reading import ReplyReader, WholeResponseReader
 from pramana.replies import parse_token_count
 
 BASE_URL = "https://api.openai.com/v1"
-_TEXT_FIELDS = frozenset(("content", "refusal", "role"))
+_REPLY_FIELDS = frozenset(("content", "refusal", "role"))
 """Fields of a message that make up the reply; all others are side content."""
 
 
@@ -40,7 +40,9 @@ class OpenAI(VendorProvider):
         self._headers = make_headers(account)
         self._posting = {**self._headers, "Content-Type": "application/json"}
         self._renamed = {} if compatible else {"max_tokens": "max_completion_tokens"}
-        self._reading = self._http.failures.reading_errors("does not fit the format of chat completions", self._renamed)
+        self._reading = self._http.failures.translate_parse_errors(
+            "does not fit the format of chat completions", self._renamed
+        )
         self._encoding = "float" if compatible else "base64"
 
     @classmethod
@@ -53,16 +55,16 @@ class OpenAI(VendorProvider):
         completion = _CompletionReader(self._http.failures)
         with self._reading:
             await self._http.post(
-                "/chat/completions", headers=self._posting, body=self._body(request), reading=completion
+                "/chat/completions", headers=self._posting, body=self._make_body(request), reader=completion
             )
             return completion.finish()
 
     async def embed(self, request: Request) -> Reply:
         """Send the text of every turn in one request; the reply has their vectors, in order, and no text."""
-        answer, texts = WholeReader(self._http.failures), [turn.text for turn in request.turns]
+        answer, texts = WholeResponseReader(self._http.failures), [turn.text for turn in request.turns]
         body = {**request.parameters, "model": request.model, "input": texts, "encoding_format": self._encoding}
-        with self._http.failures.reading_errors("does not fit the format of embeddings"):
-            await self._http.post("/embeddings", headers=self._posting, body=body, reading=answer)
+        with self._http.failures.translate_parse_errors("does not fit the format of embeddings"):
+            await self._http.post("/embeddings", headers=self._posting, body=body, reader=answer)
             found = {each["index"]: _decode_vector(each["embedding"]) for each in answer.data["data"]}
             vectors = tuple(found[index] for index in range(len(texts)))
             counted = answer.data.get("usage")
@@ -74,9 +76,9 @@ class OpenAI(VendorProvider):
 
     async def models(self) -> list[str]:
         """Return the names of the available models."""
-        return await list_models_of(self._http, self._headers)
+        return await fetch_model_names(self._http, self._headers)
 
-    def _body(self, request: Request) -> dict[str, Any]:
+    def _make_body(self, request: Request) -> dict[str, Any]:
         named = {self._renamed.get(name, name): value for name, value in request.parameters.items()}
         body: dict[str, Any] = {
             "stream": True,
@@ -91,10 +93,10 @@ class OpenAI(VendorProvider):
 
 
 class _CompletionReader(ReplyReader):
-    _served: Any = None
+    _served_model: Any = None
     _fingerprint: Any = None
-    _finish: Any = None
-    _usage: Any = None
+    _finish_reason: Any = None
+    _usage_counts: Any = None
     _choices = False
     _unnumbered = 0
 
@@ -102,9 +104,9 @@ class _CompletionReader(ReplyReader):
         get = data.get
         if get("error"):
             raise make_midstream_error(self.failures, data)
-        self._served = get("model") or self._served
+        self._served_model = get("model") or self._served_model
         self._fingerprint = get("system_fingerprint") or self._fingerprint
-        self._usage = get("usage") or self._usage
+        self._usage_counts = get("usage") or self._usage_counts
         for choice in get("choices") or ():
             self._choices = True
             said = choice.get("message" if self.is_whole else "delta") or {}
@@ -113,12 +115,12 @@ class _CompletionReader(ReplyReader):
                 continue
             if text := (said.get("content") or "") + (said.get("refusal") or ""):
                 self.add_text(text)
-            if (not text or len(said) > 1) and (more := said.keys() - _TEXT_FIELDS):
+            if (not text or len(said) > 1) and (more := said.keys() - _REPLY_FIELDS):
                 self.add_side_content({name: said[name] for name in more})
-                self._take_calls(said)
-            self._finish = choice.get("finish_reason") or self._finish
+                self._add_tool_calls(said)
+            self._finish_reason = choice.get("finish_reason") or self._finish_reason
 
-    def _take_calls(self, message: Any) -> None:
+    def _add_tool_calls(self, message: Any) -> None:
         """Record the tool calls of a message, or their pieces; calls in undocumented places are ignored."""
         calls = message.get("tool_calls")
         for number, each in enumerate(calls if isinstance(calls, list) else ()):
@@ -127,18 +129,18 @@ class _CompletionReader(ReplyReader):
                 if type(place) is not int:  # the server sends no index: a name begins a call
                     self._unnumbered += bool(name)
                     place = f"unnumbered {self._unnumbered}"
-                self.call_tool(place, each.get("id"), name, tool.get("arguments", tool.get("input")))
+                self.add_tool_call(place, each.get("id"), name, tool.get("arguments", tool.get("input")))
         if isinstance(old := message.get("function_call"), dict):  # the older format
-            self.call_tool("function_call", None, old.get("name"), old.get("arguments"))
+            self.add_tool_call("function_call", None, old.get("name"), old.get("arguments"))
 
     def finish(self) -> Reply:
-        if self._finish is None and not (self.is_whole and self._choices):
+        if self._finish_reason is None and not (self.is_whole and self._choices):
             raise self.failures.make_broken_reply()
         return self.make_reply(
             self.text(),
-            parse_usage(self._usage, "prompt_tokens", "completion_tokens"),
-            served_model=self._served,
-            finish_reason=self._finish,
+            parse_usage(self._usage_counts, "prompt_tokens", "completion_tokens"),
+            served_model=self._served_model,
+            finish_reason=self._finish_reason,
             fingerprint=self._fingerprint,
         )
 
@@ -149,10 +151,10 @@ def make_headers(account: Account) -> dict[str, str]:
     return {**headers, "Authorization": f"Bearer {account.key}"} if account.key else headers
 
 
-async def list_models_of(http: HttpTransport, headers: Mapping[str, str]) -> list[str]:
+async def fetch_model_names(http: HttpTransport, headers: Mapping[str, str]) -> list[str]:
     """Return the names at `/models`."""
     answer = await http.get("/models", headers=headers)
-    with http.failures.reading_errors("is not a list of models"):
+    with http.failures.translate_parse_errors("is not a list of models"):
         return sorted(str(each["id"]) for each in answer["data"])
 
 
@@ -178,13 +180,13 @@ def make_midstream_error(failures: AccountErrors, body: Any) -> ProviderError:
         status = 400
     else:
         status = 500
-    return failures.make_refusal(status, body)
+    return failures.make_status_error(status, body)
 
 
-def _decode_vector(given: str | Sequence[float]) -> Sequence[float]:
-    if not isinstance(given, str):
-        return array("d", given)
-    vector = array("f", b64decode(given, validate=True))
+def _decode_vector(encoded: str | Sequence[float]) -> Sequence[float]:
+    if not isinstance(encoded, str):
+        return array("d", encoded)
+    vector = array("f", b64decode(encoded, validate=True))
     if sys.byteorder == "big":  # the wire format is little-endian
         vector.byteswap()
     return vector
@@ -192,11 +194,11 @@ def _decode_vector(given: str | Sequence[float]) -> Sequence[float]:
 
 # ── The responses API ──
 
-_RENAMED = {"max_tokens": "max_output_tokens"}
-_ABSENT = ("seed", "stop")
+_VENDOR_PARAMETER_NAMES = {"max_tokens": "max_output_tokens"}
+_UNSUPPORTED_PARAMETERS = ("seed", "stop")
 _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed", "error")
-_DELTAS = ("response.output_text.delta", "response.refusal.delta")
-_TOOL_CALLS = ("function_call", "custom_tool_call")
+_TEXT_DELTA_EVENTS = ("response.output_text.delta", "response.refusal.delta")
+_TOOL_CALL_TYPES = ("function_call", "custom_tool_call")
 """Output items that call the client's tools; OpenAI's own tools run on its servers."""
 
 
@@ -218,19 +220,29 @@ class Responses(VendorProvider):
     async def ask(self, request: Request) -> Reply:
         """Send the conversation to the model and return its reply."""
         response = _ResponseReader(self._http.failures)
-        with self._http.failures.reading_errors("does not fit the format of responses", _RENAMED):
+        with self._http.failures.translate_parse_errors(
+            "does not fit the format of responses", _VENDOR_PARAMETER_NAMES
+        ):
             await self._http.post(
-                "/responses", headers=self._posting, body=self._body(request), reading=response, last=_FINAL_EVENTS
+                "/responses",
+                headers=self._posting,
+                body=self._make_body(request),
+                reader=response,
+                final_events=_FINAL_EVENTS,
             )
             return response.finish()
 
     async def models(self) -> list[str]:
         """Return the names of the available models."""
-        return await list_models_of(self._http, self._headers)
+        return await fetch_model_names(self._http, self._headers)
 
-    def _body(self, request: Request) -> dict[str, Any]:
-        named = {_RENAMED.get(name, name): value for name, value in request.parameters.items() if value is not None}
-        for absent in _ABSENT:
+    def _make_body(self, request: Request) -> dict[str, Any]:
+        named = {
+            _VENDOR_PARAMETER_NAMES.get(name, name): value
+            for name, value in request.parameters.items()
+            if value is not None
+        }
+        for absent in _UNSUPPORTED_PARAMETERS:
             if absent in named:
                 raise Rejected(f"OpenAI's responses API has no parameter {absent}; leave it out", parameter=absent)
         return {
@@ -242,30 +254,32 @@ class Responses(VendorProvider):
 
 
 class _ResponseReader(ReplyReader):
-    _answer: Any = None
+    _response: Any = None
 
     def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - unused: the data contains the type too
         kind = data.get("type")
-        if kind in _DELTAS:
+        if kind in _TEXT_DELTA_EVENTS:
             if data["delta"]:
                 self.add_text(data["delta"])
         elif kind in _FINAL_EVENTS or self.is_whole:
-            self._answer = answer = data if self.is_whole else data.get("response")
+            self._response = answer = data if self.is_whole else data.get("response")
             if kind == "error" or data.get("error") or answer.get("error"):
                 raise make_midstream_error(self.failures, data if kind == "error" else answer)
         elif "delta" in data:
             self.add_side_content(data["delta"], str(kind))
 
     def finish(self) -> Reply:
-        answer = self._answer
+        answer = self._response
         if answer is None:
             raise self.failures.make_broken_reply()
         cause = (answer.get("incomplete_details") or {}).get("reason")
-        text = self.text() or _output_text(answer["output"])
+        text = self.text() or _join_output_text(answer["output"])
         output = answer.get("output")
         for place, item in enumerate(output if isinstance(output, list) else ()):
-            if item.get("type") in _TOOL_CALLS:
-                self.call_tool(place, item.get("call_id"), item.get("name"), item.get("arguments", item.get("input")))
+            if item.get("type") in _TOOL_CALL_TYPES:
+                self.add_tool_call(
+                    place, item.get("call_id"), item.get("name"), item.get("arguments", item.get("input"))
+                )
         return self.make_reply(
             text,
             parse_usage(answer.get("usage"), "input_tokens", "output_tokens"),
@@ -274,7 +288,7 @@ class _ResponseReader(ReplyReader):
         )
 
 
-def _output_text(output: Any) -> str:
+def _join_output_text(output: Any) -> str:
     return "".join(
         part.get("text") or part.get("refusal") or ""
         for item in output

@@ -23,8 +23,8 @@ from pramana.model import Provider, Reply, Request, Target, Turn
 from pramana.providers.voice.embedded import EmbeddedRecognition, EmbeddedSynthesis, InProcessChannel
 from pramana.providers.voice.vocabulary import (
     FRAME_S,
+    CallSetup,
     ChannelCapabilities,
-    Dial,
     Event,
     Format,
     SpeechRecognition,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pramana.providers.accounts import Account
 
 _Made = TypeVar("_Made")
-PREROLL_S = 0.3
+SPEECH_PREROLL_S = 0.3
 """Sound kept from before speech was detected: words begin softly."""
 MAX_TURN_S = 120.0
 """Longest turn without a pause: recognising only a part of it would answer something else."""
@@ -46,13 +46,13 @@ SPOKEN_STYLE_PROMPT = (
     "lists, headings or symbols."
 )
 """Added to the text model's system prompt, since its output is spoken."""
-NOT_UNDERSTOOD = "Sorry, I didn't catch that."
-NO_ANSWER = "Sorry, I don't have an answer to that."
+NOT_UNDERSTOOD_APOLOGY = "Sorry, I didn't catch that."
+NO_ANSWER_APOLOGY = "Sorry, I don't have an answer to that."
 TRANSCRIPTION_TIMEOUT_S, REPLY_TIMEOUT_S, FITTING_TIMEOUT_S = 6.0, 5.0, 1.5
 """Timeouts of the embedded agent for recognition, for its model, and for finding out how much of an answer it can
 speak, before it apologises. Together with the voice itself that is less than the 15 s a caller waits, on a slow
 machine too."""
-ANSWER_S = 8.0
+MAX_ANSWER_S = 8.0
 """Longest answer of the embedded agent."""
 
 
@@ -61,8 +61,8 @@ class SpeechSynthesis(Protocol):
 
     rate: int
 
-    async def synthesise(self, text: str, language: str, take: Callable[[bytes], None]) -> None:
-        """Speak a text in a language; `take` receives 16-bit samples as they are made."""
+    async def synthesise(self, text: str, language: str, on_sound: Callable[[bytes], None]) -> None:
+        """Speak a text in a language; `on_sound` receives 16-bit samples as they are made."""
         ...
 
 
@@ -97,14 +97,14 @@ class FailureBehaviour:
     """An agent's behaviour when a part of it fails or takes too long."""
 
     apologises: bool = False
-    """Whether it apologises when it recognised no words; with `answer_s`, also when it has no answer."""
-    hearing_s: float | None = None
+    """Whether it apologises when it recognised no words; with `max_answer_s`, also when it has no answer."""
+    recognition_timeout_s: float | None = None
     """Timeout for recognition, after which nothing was recognised; None is no limit."""
-    thinking_s: float | None = None
+    reply_timeout_s: float | None = None
     """Timeout for the text model, after which there is no answer."""
-    wording_s: float | None = None
+    fitting_timeout_s: float | None = None
     """Timeout for shortening an answer, after which nothing of it is spoken."""
-    answer_s: float | None = None
+    max_answer_s: float | None = None
     """Longest answer; a longer one is cut after a sentence or a clause."""
 
 
@@ -116,7 +116,7 @@ class Cascade:
     text_model: Provider
     synthesis: SpeechSynthesis
     silence_s: float = 0.5
-    manner: FailureBehaviour = FailureBehaviour()
+    failure_behaviour: FailureBehaviour = FailureBehaviour()
 
     @property
     def capabilities(self) -> VoiceCapabilities:
@@ -124,7 +124,7 @@ class Cascade:
         embedded = isinstance(self.recognition, EmbeddedRecognition) or isinstance(self.synthesis, EmbeddedSynthesis)
         return VoiceCapabilities(
             takes_history=True,
-            embedded=embedded,
+            is_embedded=embedded,
             supports_language=self.recognition.supports_language,
             engines=self._embedded_engines,
         )
@@ -146,7 +146,7 @@ class Cascade:
             return make_embedded_cascade(LocalProvider.open(target))
         return _make_endpoint_cascade(target.arguments, account)
 
-    async def dial(self, dial: Dial) -> "CascadeChannel":
+    async def dial(self, dial: CallSetup) -> "CascadeChannel":
         """Open a call, after loading all parts so that no caller waits for that."""
         for part in (self.recognition, self.text_model, self.synthesis):
             if isinstance(part, Preparable):
@@ -178,17 +178,17 @@ def parse_cascade(parts_text: str) -> dict[str, Any]:
         name, _, value = option.strip().partition("=")
         if name not in CASCADE_PARTS or not value:
             hint = suggest_similar(name, CASCADE_PARTS)
-            raise InvalidInput(f"cascade: {quote_text(option)} is not an option of a cascade{hint}; {_CASCADE}")
-        _check_address(name, value)
+            raise InvalidInput(f"cascade: {quote_text(option)} is not an option of a cascade{hint}; {_SYNTAX_HINT}")
+        _check_part_address(name, value)
         parts[name] = value
     if missing := [name for name in ("stt", "chat", "tts") if name not in parts]:
         raise InvalidInput(
-            f"cascade: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; {_CASCADE}"
+            f"cascade: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; {_SYNTAX_HINT}"
         )
     return parts
 
 
-def _check_address(name: str, value: str) -> None:
+def _check_part_address(name: str, value: str) -> None:
     """Reject an address that may hold a secret or is not a server's: addresses are stored."""
     from pramana.providers.kinds import check_url
 
@@ -196,11 +196,11 @@ def _check_address(name: str, value: str) -> None:
     if "://" not in value and (name == "voice" or not address):
         return  # a bare name
     if name == "voice" or not model or not re.match("https?://", address):
-        raise InvalidInput(f"cascade: {name} is neither a model name nor a server address with a model; {_CASCADE}")
+        raise InvalidInput(f"cascade: {name} is neither a model name nor a server address with a model; {_SYNTAX_HINT}")
     check_url(address, f"write {name}=http://HOST/v1#NAME", "set COMPATIBLE_API_KEY")
 
 
-_CASCADE = (
+_SYNTAX_HINT = (
     "write cascade:stt=MODEL,chat=MODEL,tts=MODEL, optionally with voice=NAME; a MODEL is a name or http://HOST/v1#NAME"
 )
 
@@ -209,7 +209,7 @@ def _make_endpoint_cascade(parts: Mapping[str, Any], account: "Account | None") 
     """Return the agent made of OpenAI's endpoints, or those of compatible servers."""
     from pramana.providers.accounts import Account
     from pramana.providers.text.openai import OpenAI
-    from pramana.providers.voice.speech import VOICE, RecognitionEndpoint, SpeechEndpoint
+    from pramana.providers.voice.speech import DEFAULT_VOICE, RecognitionEndpoint, SynthesisEndpoint
 
     whole = account or Account("https://api.openai.com/v1")
 
@@ -228,13 +228,13 @@ def _make_endpoint_cascade(parts: Mapping[str, Any], account: "Account | None") 
     )
     return Cascade(
         RecognitionEndpoint(ears, ears_model),
-        _NamedModel(OpenAI(mind, compatible=compatible), mind_model),
-        SpeechEndpoint(mouth, mouth_model, parts.get("voice", VOICE)),
+        _FixedModelProvider(OpenAI(mind, compatible=compatible), mind_model),
+        SynthesisEndpoint(mouth, mouth_model, parts.get("voice", DEFAULT_VOICE)),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _NamedModel:
+class _FixedModelProvider:
     """A text model that is called by its own name, whatever the agent's."""
 
     provider: Provider
@@ -273,15 +273,17 @@ def make_embedded_cascade(model: Provider) -> Cascade:
     models are spoken word for word, since they are under test.
     """
     if not isinstance(model, EmbeddedModel):
-        return Cascade(EmbeddedRecognition(), model, EmbeddedSynthesis(), manner=FailureBehaviour(apologises=True))
+        return Cascade(
+            EmbeddedRecognition(), model, EmbeddedSynthesis(), failure_behaviour=FailureBehaviour(apologises=True)
+        )
     manner = FailureBehaviour(
         apologises=True,
-        hearing_s=TRANSCRIPTION_TIMEOUT_S,
-        thinking_s=REPLY_TIMEOUT_S,
-        wording_s=FITTING_TIMEOUT_S,
-        answer_s=ANSWER_S,
+        recognition_timeout_s=TRANSCRIPTION_TIMEOUT_S,
+        reply_timeout_s=REPLY_TIMEOUT_S,
+        fitting_timeout_s=FITTING_TIMEOUT_S,
+        max_answer_s=MAX_ANSWER_S,
     )
-    return Cascade(EmbeddedRecognition(), model.for_speech(), EmbeddedSynthesis(), manner=manner)
+    return Cascade(EmbeddedRecognition(), model.for_speech(), EmbeddedSynthesis(), failure_behaviour=manner)
 
 
 class CascadeChannel(InProcessChannel):
@@ -290,7 +292,7 @@ class CascadeChannel(InProcessChannel):
     uplink = Format("pcm", 16000)
     capabilities = ChannelCapabilities(says_interrupted=True)
 
-    def __init__(self, agent: Cascade, dial: Dial) -> None:
+    def __init__(self, agent: Cascade, dial: CallSetup) -> None:
         super().__init__()
         self._agent, self._dial = agent, dial
         self.downlink = Format("pcm", agent.synthesis.rate)
@@ -303,7 +305,9 @@ class CascadeChannel(InProcessChannel):
         self._has_sounded = False
         """Whether sound was sent since the caller last spoke. How much of it is still playing, only the call knows."""
         self._put_events(Event("ready"))
-        self._working = asyncio.create_task(self._report("the agent's speech recognition failed", self._listen))
+        self._working = asyncio.create_task(
+            self._run_reporting_failure("the agent's speech recognition failed", self._detect_turns)
+        )
 
     @property
     def synthesised_here(self) -> bool:
@@ -314,22 +318,22 @@ class CascadeChannel(InProcessChannel):
         """Queue one frame for the listening task."""
         self._frames.put_nowait(frame)
 
-    async def _report(self, failure: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def _run_reporting_failure(self, failure_prefix: str, work: Callable[[], Awaitable[None]]) -> None:
         """Run the work; queue an exception as an event, since the receiver would otherwise wait forever."""
         try:
             await work()
         except ProviderError as error:
             self._events.put_nowait(error)
         except Exception as error:  # noqa: BLE001
-            self._events.put_nowait(ProviderError(f"{failure}: {type(error).__name__}: {error}"))
+            self._events.put_nowait(ProviderError(f"{failure_prefix}: {type(error).__name__}: {error}"))
 
-    async def _listen(self) -> None:
+    async def _detect_turns(self) -> None:
         from pramana.embedded.activity import Endpointer
 
         endpointer = await asyncio.to_thread(Endpointer, self._agent.silence_s)
         said: list[bytes] = []
         speaking = False
-        before, most = round(PREROLL_S / FRAME_S), round(MAX_TURN_S / FRAME_S)
+        before, most = round(SPEECH_PREROLL_S / FRAME_S), round(MAX_TURN_S / FRAME_S)
         while True:
             frames = [await self._frames.get()]
             with suppress(asyncio.QueueEmpty):
@@ -349,7 +353,7 @@ class CascadeChannel(InProcessChannel):
                     self._put_events(Event("user_speech_stop"))
                     self._unanswered += b"".join(said)
                     answer = partial(self._answer, self._unanswered)
-                    self._answering = asyncio.create_task(self._report("the agent failed", answer))
+                    self._answering = asyncio.create_task(self._run_reporting_failure("the agent failed", answer))
                     said = []
                 elif not speaking:
                     del said[:-before]
@@ -363,18 +367,18 @@ class CascadeChannel(InProcessChannel):
             self._has_sounded = False
             self._put_events(Event("interrupted"))
 
-    async def _answer(self, data: bytes) -> None:
-        heard = await self._transcribe(data)
-        if not heard.strip() and not self._agent.manner.apologises:
+    async def _answer(self, turn_sound: bytes) -> None:
+        heard = await self._transcribe(turn_sound)
+        if not heard.strip() and not self._agent.failure_behaviour.apologises:
             self._report_answer(Event("user_text", heard, final=True))  # only noise was recognised
             return
         if heard.strip():
             self._put_events(Event("user_text", heard))
             asked = Turn("user", heard)
-            words = await self._spoken_text(await self._reply(asked))
+            words = await self._choose_spoken_text(await self._reply(asked))
             said = [asked, Turn("assistant", words)]
         else:
-            words, said = NOT_UNDERSTOOD, []  # no model accepts an answer without a question
+            words, said = NOT_UNDERSTOOD_APOLOGY, []  # no model accepts an answer without a question
         begun = False
 
         def begin() -> None:
@@ -387,7 +391,7 @@ class CascadeChannel(InProcessChannel):
 
         def play(sound: bytes) -> None:
             begin()
-            self._play(sound)
+            self._report_sound(sound)
 
         if words.strip():
             await self._agent.synthesis.synthesise(words, self._dial.language, play)
@@ -395,20 +399,22 @@ class CascadeChannel(InProcessChannel):
             begin()
         self._put_events(Event("turn_done", "completed" if words.strip() else "empty"))
 
-    async def _transcribe(self, data: bytes) -> str:
+    async def _transcribe(self, turn_sound: bytes) -> str:
         """Return the caller's words; empty if recognition times out."""
         from pramana import audio
 
-        transcribed = self._agent.recognition.transcribe(audio.decode("pcm", data), self._dial.language)
-        return await _run_within(self._agent.manner.hearing_s, transcribed) or ""
+        transcribed = self._agent.recognition.transcribe(audio.decode("pcm", turn_sound), self._dial.language)
+        return await _run_with_timeout(self._agent.failure_behaviour.recognition_timeout_s, transcribed) or ""
 
     async def _reply(self, turn: Turn) -> str:
         """Return the model's reply; empty if it times out."""
         request = Request(self._dial.model, (*self._turns, turn), self._dial.parameters)
         try:
-            reply = await _run_within(self._agent.manner.thinking_s, self._agent.text_model.ask(request))
+            reply = await _run_with_timeout(
+                self._agent.failure_behaviour.reply_timeout_s, self._agent.text_model.ask(request)
+            )
         except Rejected:  # the conversation has become too long for the model
-            if self._agent.manner.answer_s is None:
+            if self._agent.failure_behaviour.max_answer_s is None:
                 raise
             return ""
         if reply is None:
@@ -417,25 +423,25 @@ class CascadeChannel(InProcessChannel):
         self._put_events(Event("usage", detail={**usage, "served_model": reply.served_model}))
         return reply.text
 
-    async def _spoken_text(self, reply: str) -> str:
+    async def _choose_spoken_text(self, reply: str) -> str:
         """Return the words to speak: the whole reply, or if answers are limited what fits, or else an apology."""
-        longest_s, mouth = self._agent.manner.answer_s, self._agent.synthesis
+        longest_s, mouth = self._agent.failure_behaviour.max_answer_s, self._agent.synthesis
         if longest_s is None or not isinstance(mouth, EmbeddedSynthesis):
             return reply
         wording = mouth.fit_text(reply, self._dial.language, longest_s)
-        return await _run_within(self._agent.manner.wording_s, wording) or NO_ANSWER
+        return await _run_with_timeout(self._agent.failure_behaviour.fitting_timeout_s, wording) or NO_ANSWER_APOLOGY
 
     def _report_answer(self, *events: Event) -> None:
         """Report a final answer: the caller's turn is answered, and not recognised again."""
         self._unanswered = b""
         self._put_events(*events)
 
-    def _play(self, data: bytes) -> None:
+    def _report_sound(self, sound: bytes) -> None:
         self._has_sounded = True
-        self._put_events(Event("agent_audio", audio=data))
+        self._put_events(Event("agent_audio", audio=sound))
 
 
-async def _run_within(seconds: float | None, work: Awaitable[_Made]) -> _Made | None:
+async def _run_with_timeout(seconds: float | None, work: Awaitable[_Made]) -> _Made | None:
     """Return the result of the work; None if it times out."""
     limit = asyncio.timeout(seconds)
     try:

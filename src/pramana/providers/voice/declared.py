@@ -19,16 +19,23 @@ from yarl import URL
 from pramana.errors import AuthenticationFailed, InvalidInput, Rejected, escape_control_characters, quote_text
 from pramana.model import Target
 from pramana.providers.accounts import Account
-from pramana.providers.failures import MESSAGE_LIMIT
+from pramana.providers.failures import MAX_MESSAGE_LENGTH
 from pramana.providers.http import HttpTransport, VendorProvider
-from pramana.providers.reading import WholeReader
+from pramana.providers.reading import WholeResponseReader
 from pramana.providers.voice.declared_wire import DeclaredWire
 from pramana.providers.voice.description import Description, DialRequest, find_description_problems
 from pramana.providers.voice.socket import SocketChannel, connect
-from pramana.providers.voice.templates import Missing, fill_template, fill_url, find_at_path, find_names, parse_path
-from pramana.providers.voice.vocabulary import Dial, VoiceCapabilities
+from pramana.providers.voice.templates import (
+    MissingValue,
+    fill_template,
+    fill_url,
+    find_at_path,
+    find_placeholder_names,
+    parse_path,
+)
+from pramana.providers.voice.vocabulary import CallSetup, VoiceCapabilities
 
-SHIPPED = Path(__file__).parents[2] / "agents" / "shipped.json"
+SHIPPED_DESCRIPTIONS_FILE = Path(__file__).parents[2] / "agents" / "shipped.json"
 """The ready-made files of `agents/` as plain data, so that a call needs no YAML parser."""
 
 
@@ -45,12 +52,12 @@ class DeclaredProvider(VendorProvider):
     def open(cls, target: Target, account: Account | None) -> "DeclaredProvider":
         """Return the provider for a target with a `description` argument, or a description that ships with Pramana."""
         plain = target.arguments.get("description")
-        given = shipped_description(target.provider) if plain is None else parse_description(plain)
+        given = load_shipped_description(target.provider) if plain is None else parse_description(plain)
         account = account or Account("")
-        base_url = account.base_url or given.base_url or _agent_address(given, target.model, account.key)
+        base_url = account.base_url or given.base_url or _make_agent_url(given, target.model, account.key)
         return cls(given, replace(account, base_url=re.sub("^ws", "http", base_url)))
 
-    async def dial(self, dial: Dial) -> SocketChannel:
+    async def dial(self, dial: CallSetup) -> SocketChannel:
         """Open a call and return it once it is ready."""
         given, account = self._description, self._http.account
         used = find_template_names(given)
@@ -70,14 +77,14 @@ class DeclaredProvider(VendorProvider):
         }
         answer = None
         if given.dial and (given.dial.when == "always" or account.key):
-            answer = await self._request_address(given.dial, values)
+            answer = await self._send_dial_request(given.dial, values)
             named = find_at_path(answer, parse_path(given.dial.socket))
             if not isinstance(named, str):
                 raise self._http.failures.make_broken_reply(f"has no call address at {given.dial.socket}")
-            url = self._address(named)
+            url = self._parse_address(named)
         else:
-            url = self._address(fill_url(given.url, values))
-        http, headers = self._http, self._headers(given.headers, values)
+            url = self._parse_address(fill_url(given.url, values))
+        http, headers = self._http, self._fill_headers(given.headers, values)
         if answer is not None and url.origin() != URL(re.sub("^http", "ws", account.base_url)).origin():
             # An address from a response is untrusted: neither the key nor the account's own headers go there.
             http = HttpTransport(
@@ -90,8 +97,10 @@ class DeclaredProvider(VendorProvider):
                 ),
             )
             http.failures.secrets = self._http.failures.secrets
-            open_to_all = {name: value for name, value in given.headers.items() if "key" not in find_names(value)}
-            headers = self._headers(open_to_all, values)
+            open_to_all = {
+                name: value for name, value in given.headers.items() if "key" not in find_placeholder_names(value)
+            }
+            headers = self._fill_headers(open_to_all, values)
         wire = DeclaredWire(given, values, answer)
         return await connect(http, str(url), headers, wire)
 
@@ -99,21 +108,21 @@ class DeclaredProvider(VendorProvider):
         """Return nothing: a description does not list agents."""
         return []
 
-    async def _request_address(self, step: DialRequest, values: Mapping[str, Any]) -> Any:
-        path, headers = fill_url(step.path, values), self._headers(step.headers, values)
-        if step.method == "GET":
+    async def _send_dial_request(self, dial_request: DialRequest, values: Mapping[str, Any]) -> Any:
+        path, headers = fill_url(dial_request.path, values), self._fill_headers(dial_request.headers, values)
+        if dial_request.method == "GET":
             return await self._http.get(path, headers=headers)
-        body, answer = fill_template(step.body or {}, values), WholeReader(self._http.failures)
+        body, answer = fill_template(dial_request.body or {}, values), WholeResponseReader(self._http.failures)
         headers = {**headers, "Content-Type": "application/json"}
-        await self._http.post(path, headers=headers, body=body, reading=answer)
+        await self._http.post(path, headers=headers, body=body, reader=answer)
         return answer.data
 
-    def _headers(self, headers: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, str]:
+    def _fill_headers(self, headers: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, str]:
         made = {}
         for name, value in headers.items():
             try:
                 text = str(fill_template(value, values))
-            except Missing:
+            except MissingValue:
                 continue
             if not (text.isascii() and text.isprintable() and text == text.strip()):
                 wrong = (
@@ -121,13 +130,13 @@ class DeclaredProvider(VendorProvider):
                     "another "
                     "invalid character"
                 )
-                if "key" in find_names(value):
+                if "key" in find_placeholder_names(value):
                     raise AuthenticationFailed(f"{wrong}; set {self._http.failures.variable} again")
                 raise Rejected(wrong)
             made[name] = text
         return made
 
-    def _address(self, text: str) -> URL:
+    def _parse_address(self, text: str) -> URL:
         try:
             url = URL(re.sub("^http", "ws", text))
             if url.scheme in ("ws", "wss") and url.host:
@@ -135,7 +144,7 @@ class DeclaredProvider(VendorProvider):
                 return url
         except ValueError:
             pass
-        shown = quote_text(self._http.failures.secrets.blank_message(text.partition("?")[0]))
+        shown = quote_text(self._http.failures.secrets.redact_message(text.partition("?")[0]))
         raise Rejected(f"{self._description.name} has the address {shown}; expected one such as wss://host/path")
 
 
@@ -146,7 +155,7 @@ def parse_description(data: Any) -> Description:
         found = list(find_description_problems(given))
     except (msgspec.ValidationError, RecursionError) as error:
         raise InvalidInput(
-            f"the agent's description does not fit: {escape_control_characters(str(error))[:MESSAGE_LIMIT]}"
+            f"the agent's description does not fit: {escape_control_characters(str(error))[:MAX_MESSAGE_LENGTH]}"
         ) from None
     if found:
         place, what = found[0]
@@ -156,32 +165,43 @@ def parse_description(data: Any) -> Description:
 
 
 @cache
-def _read_shipped() -> dict[str, Any]:
-    data: dict[str, Any] = msgspec.json.decode(SHIPPED.read_bytes())
+def _read_shipped_descriptions() -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.json.decode(SHIPPED_DESCRIPTIONS_FILE.read_bytes())
     return data
 
 
-def shipped_description(name: str) -> Description:
+def load_shipped_description(name: str) -> Description:
     """Return a description that ships with Pramana."""
-    if name not in _read_shipped():
+    if name not in _read_shipped_descriptions():
         raise InvalidInput(f"no description of {quote_text(name)} was passed, and Pramana has no built-in one")
-    return parse_description(_read_shipped()[name])
+    return parse_description(_read_shipped_descriptions()[name])
 
 
-def find_template_names(given: Description) -> frozenset[str]:
+def find_template_names(description: Description) -> frozenset[str]:
     """Return the names of all values that a description uses."""
-    rates = [str(given.uplink.rate), str(given.downlink.rate), given.greets]
-    before = given.dial
+    rates = [str(description.uplink.rate), str(description.downlink.rate), description.greets]
+    before = description.dial
     asked = [before.path, before.headers, before.body or {}] if before else []
-    sent = [step.send for step in given.handshake] + [rule.reply for rule in given.downlink.rules]
-    return find_names([given.url, given.headers, rates, asked, sent, given.uplink.send, given.interrupt, given.bye])
+    sent = [step.send for step in description.handshake] + [rule.reply for rule in description.downlink.rules]
+    return find_placeholder_names(
+        [
+            description.url,
+            description.headers,
+            rates,
+            asked,
+            sent,
+            description.uplink.send,
+            description.interrupt,
+            description.bye,
+        ]
+    )
 
 
-def _agent_address(given: Description, model: str, key: str | None) -> str:
+def _make_agent_url(description: Description, model: str, key: str | None) -> str:
     """Return the address of an agent that is called by its model, or by an address in the description."""
     known = {"model": model, "key": key or "", "language": "en", "call_id": "0"}
     try:
-        url = fill_url(given.url, known).partition("#")[0]
-    except Missing as missing:
-        raise InvalidInput(f"{given.name} needs a {missing.args[0]}, and none is set") from None
-    return url.partition("?")[0] if given.dial else url
+        url = fill_url(description.url, known).partition("#")[0]
+    except MissingValue as missing:
+        raise InvalidInput(f"{description.name} needs a {missing.args[0]}, and none is set") from None
+    return url.partition("?")[0] if description.dial else url

@@ -17,16 +17,16 @@ from msgspec import Struct
 
 from pramana.errors import BrokenReply, Rejected, quote_text
 from pramana.providers.voice import pipecat
-from pramana.providers.voice.description import MAX_RATE, MIN_RATE, Announced, Description, Match, Rule
+from pramana.providers.voice.description import MAX_RATE, MIN_RATE, Announced, Description, MatchConditions, Rule
 from pramana.providers.voice.frames import parse_lenient_json
 from pramana.providers.voice.templates import (
     ABSENT,
-    Hole,
-    Missing,
-    Path,
+    DataPath,
+    MissingValue,
+    Placeholder,
     fill_template,
     find_at_path,
-    find_names,
+    find_placeholder_names,
     parse_path,
     parse_template,
 )
@@ -39,7 +39,7 @@ MAX_LOGGED_ITEMS = 100
 MAX_DUE_REPLIES, MAX_DUE_BYTES = 50_000, 4 << 20
 """Limits for replies that wait until a sound has been played, and for the bytes of the messages they reply to: more
 than a mark for each 20 ms of all the sound that may wait."""
-_CLOSE_CODE_ERRORS: Mapping[int, ErrorClass | None] = {
+_ERROR_CLASS_BY_CLOSE_CODE: Mapping[int, ErrorClass | None] = {
     1000: None,
     1001: None,
     1005: None,
@@ -59,15 +59,15 @@ _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class _Condition(Struct, frozen=True):
-    path: Path
+    path: DataPath
     values: tuple[Any, ...] | None
     """None: only presence is checked."""
-    present: bool = True
+    must_exist: bool = True
 
     def matches(self, data: Any) -> bool:
         found = find_at_path(data, self.path)
         if self.values is None:
-            return (found is not ABSENT) is self.present
+            return (found is not ABSENT) is self.must_exist
         # In Python True equals 1, in JSON it does not.
         return any(found == each and isinstance(found, bool) == isinstance(each, bool) for each in self.values)
 
@@ -85,11 +85,11 @@ class DeclaredWire:
             says_interrupted=any("interrupted" in each.event for each in given.downlink.rules),
             ready_on_connect=not any(step.wait is not None for step in given.handshake),
         )
-        self.uplink = stated_format(given.uplink.codec, given.uplink.rate, values)
-        self.downlink = stated_format(given.downlink.codec, given.downlink.rate, values)
+        self.uplink = parse_stated_format(given.uplink.codec, given.uplink.rate, values)
+        self.downlink = parse_stated_format(given.downlink.codec, given.downlink.rate, values)
         for link, announced in (("uplink", given.uplink.announced), ("downlink", given.downlink.announced)):
             if announced and announced.match is None and answer is not None:
-                setattr(self, link, announced_format(getattr(self, link), announced, answer))
+                setattr(self, link, update_announced_format(getattr(self, link), announced, answer))
         self._values = {
             **values,
             "uplink": msgspec.to_builtins(self.uplink),
@@ -113,7 +113,9 @@ class DeclaredWire:
         self._ready = self.capabilities.ready_on_connect
         self._message_name_paths = _find_message_name_paths(given)
         self._numbered_messages = frozenset(
-            id(each) for each in (given.uplink.send, *_list_templates(given)) if "sequence" in find_names(each)
+            id(each)
+            for each in (given.uplink.send, *_list_templates(given))
+            if "sequence" in find_placeholder_names(each)
         )
         self._sequence = self._frames = 0
         self._last_interruption: int | None = None
@@ -133,32 +135,34 @@ class DeclaredWire:
         """Return the messages to send as soon as the connection is open."""
         return self._next_handshake_messages()
 
-    def speak(self, frame: bytes) -> list[Message]:
+    def sound_messages(self, frame: bytes) -> list[Message]:
         """Return the messages that carry one frame, after the replies that are due by now."""
         due = []
         while self._due_replies and self._due_replies[0][0] <= self._sent_s + 1e-6:
             _, reply, message, size = self._due_replies.popleft()
             self._due_bytes -= size
-            due.append(self._message(reply, message=message))
+            due.append(self._make_message(reply, message=message))
         self._frames += 1
-        before, self._sent_s = self._sent_s, self._sent_s + len(frame) / self.uplink.bytes_a_second
+        before, self._sent_s = self._sent_s, self._sent_s + len(frame) / self.uplink.bytes_per_second
         template = self._description.uplink.send
         if template == "binary":
             return [*due, self._pack_sound(frame)]
         sound = base64.b64encode(frame).decode()
-        return [*due, self._message(template, audio=sound, frame=self._frames, milliseconds=round(before * 1000))]
+        return [*due, self._make_message(template, audio=sound, frame=self._frames, milliseconds=round(before * 1000))]
 
     def interruption_messages(self, played_s: float) -> list[Message]:
         """Return the messages to send when the caller interrupts the agent."""
-        return [self._message(each, played_ms=max(0, round(played_s * 1000))) for each in self._description.interrupt]
+        return [
+            self._make_message(each, played_ms=max(0, round(played_s * 1000))) for each in self._description.interrupt
+        ]
 
     def closing_messages(self) -> list[Message]:
         """Return the messages to send before hanging up."""
-        return [self._message(each) for each in self._description.bye]
+        return [self._make_message(each) for each in self._description.bye]
 
     # ── Receiving ──
 
-    def read(self, message: Message) -> list[Event]:
+    def read_events(self, message: Message) -> list[Event]:
         """Translate a message to events."""
         self._size = len(message)
         data, sound = self._unpack_message(message)
@@ -170,70 +174,80 @@ class DeclaredWire:
         for link, announced, conditions in self._announcements:
             if _match_all(conditions, data):
                 known = True
-                if wrong := self._format_change(link, announced, data):
+                if wrong := self._take_announced_format(link, announced, data):
                     return [wrong]
         if self._handshake_steps and isinstance(wait := self._handshake_steps[0], tuple) and _match_all(wait, data):
             known = True
             self._handshake_steps.popleft()
             sent = tuple(self._next_handshake_messages())
             self._ready = not self._handshake_steps
-            events.append(Event("ready" if self._ready else "unknown", detail=self._message_names(data), send=sent))
+            events.append(
+                Event(
+                    "ready" if self._ready else "unknown", detail=self._find_message_names(data), messages_to_send=sent
+                )
+            )
         for rule, expected in self._rules:
             matches = sound is not None if expected is None else _match_all(expected, data)
             if matches:
                 known = True
-                events += self._events(rule, data, sound)
+                events += self._make_events(rule, data, sound)
                 break
         if self._turn_end and _match_all(self._turn_end, data):
             known = True
             events.append(Event("turn_done"))
         if not known:
-            detail = self._message_names(data) if sound is None else {"binary": len(sound)}
+            detail = self._find_message_names(data) if sound is None else {"binary": len(sound)}
             events.append(Event("unknown", detail=detail))
         return events
 
     def read_close(self, code: int, reason: str) -> Event:
         """Translate the close of the connection to an event."""
-        known: ErrorClass | None = self._description.close.get(str(code)) or _CLOSE_CODE_ERRORS.get(code, "provider")
+        known: ErrorClass | None = self._description.close.get(str(code)) or _ERROR_CLASS_BY_CLOSE_CODE.get(
+            code, "provider"
+        )
         said = f"closed with {code}{': ' + reason if reason else ''}"
         return Event("closed", _remove_surrogates(said), error=known, detail={"code": code})
 
-    def _events(self, rule: Rule, data: Any, sound: bytes | None) -> list[Event]:
+    def _make_events(self, rule: Rule, data: Any, sound: bytes | None) -> list[Event]:
         detail = {
             name: value
             for name, path in rule.detail.items()
             if (value := _to_loggable(find_at_path(data, parse_path(path)))) is not ABSENT
         }
-        number = None if rule.id is None else _number_at(find_at_path(data, parse_path(rule.id)), rule.id)
+        number = None if rule.id is None else _require_number(find_at_path(data, parse_path(rule.id)), rule.id)
         events: list[Event] = []
         for kind in rule.event:
             if kind == "agent_audio":
                 if number is not None and self._last_interruption is not None and number <= self._last_interruption:
                     events.append(Event("unknown", detail={"dropped": number}))
-                elif heard := self._sound(rule, data, sound):
+                elif heard := self._decode_whole_samples(rule, data, sound):
                     events.append(Event(kind, audio=heard, detail=detail))
                 continue
             if kind == "interrupted":
                 self._last_interruption = number if number is not None else self._last_interruption
                 self._partial_sample = b""
                 self._marked_s = self._sent_s
-            text = "" if rule.text is None else _text_at(find_at_path(data, parse_path(rule.text)), rule.text)
+            text = "" if rule.text is None else _require_text(find_at_path(data, parse_path(rule.text)), rule.text)
             if kind == "error":
-                said = text or _shorten(json.dumps(_to_loggable(data), ensure_ascii=False), MAX_LOGGED_LENGTH)
+                said = text or _replace_long_text(json.dumps(_to_loggable(data), ensure_ascii=False), MAX_LOGGED_LENGTH)
                 events.append(Event(kind, _remove_surrogates(said), error=rule.error, detail=detail))
             else:
                 final = (
                     rule.final if isinstance(rule.final, bool) else find_at_path(data, parse_path(rule.final)) is True
                 )
                 events.append(Event(kind, text, final=final, detail=detail))
-        sent = self._replies(rule, data)
+        sent = self._make_due_replies(rule, data)
         if sent:
             events.append(
-                Event("unknown", detail={**self._message_names(data), **({} if events else detail)}, send=sent)
+                Event(
+                    "unknown",
+                    detail={**self._find_message_names(data), **({} if events else detail)},
+                    messages_to_send=sent,
+                )
             )
         return events
 
-    def _replies(self, rule: Rule, data: Any) -> tuple[Message, ...]:
+    def _make_due_replies(self, rule: Rule, data: Any) -> tuple[Message, ...]:
         """Return the replies that are due now; schedule the others."""
         owed: list[tuple[Any, Any]] = []
         if "interrupted" in rule.event:  # nothing is left to play, so all replies are due
@@ -243,7 +257,7 @@ class DeclaredWire:
         for reply in rule.reply:
             try:
                 self._encode_text(fill_template(reply, {**self._values, "sequence": 0, "message": data}))
-            except Missing as missing:
+            except MissingValue as missing:
                 raise BrokenReply(
                     f"a message of {self._description.name} has no {missing.args[0]} to answer with"
                 ) from None
@@ -251,17 +265,17 @@ class DeclaredWire:
                 self._schedule_reply(reply, data)
             else:
                 owed.append((reply, data))
-        return tuple(self._message(reply, message=message) for reply, message in owed)
+        return tuple(self._make_message(reply, message=message) for reply, message in owed)
 
-    def _schedule_reply(self, reply: Any, data: Any) -> None:
+    def _schedule_reply(self, template: Any, data: Any) -> None:
         self._due_bytes += self._size
         if len(self._due_replies) >= MAX_DUE_REPLIES or self._due_bytes > MAX_DUE_BYTES:
             raise BrokenReply(f"{self._description.name} sent too many messages that need a reply")
-        self._due_replies.append((self._marked_s, reply, data, self._size))
+        self._due_replies.append((self._marked_s, template, data, self._size))
 
-    def _sound(self, rule: Rule, data: Any, sound: bytes | None) -> bytes:
+    def _decode_whole_samples(self, rule: Rule, data: Any, sound: bytes | None) -> bytes:
         if rule.audio is not None:
-            written = _text_at(find_at_path(data, parse_path(rule.audio)), rule.audio)
+            written = _require_text(find_at_path(data, parse_path(rule.audio)), rule.audio)
             try:
                 sound = base64.b64decode(written, validate=True)
             except (binascii.Error, ValueError):
@@ -272,26 +286,32 @@ class DeclaredWire:
         if self.downlink.codec == "pcm":
             cut = len(whole) // 2 * 2
             whole, self._partial_sample = whole[:cut], whole[cut:]
-        self._marked_s = max(self._marked_s, self._sent_s) + len(whole) / self.downlink.bytes_a_second
+        self._marked_s = max(self._marked_s, self._sent_s) + len(whole) / self.downlink.bytes_per_second
         return whole
 
     # ── Sound formats ──
 
-    def _format_change(self, link: str, announced: Announced, data: Any) -> Event | None:
-        before: Format = getattr(self, link)
+    def _take_announced_format(self, direction: str, announced: Announced, data: Any) -> Event | None:
+        before: Format = getattr(self, direction)
         try:
-            settled = announced_format(before, announced, data)
+            settled = update_announced_format(before, announced, data)
         except Rejected as rejected:
             return Event("error", str(rejected), error="unsupported_format")
         if self._ready and settled != before:
-            return Event("error", self._describe_format_change(link, before, settled), error="unsupported_format")
-        setattr(self, link, settled)
+            return Event("error", self._describe_format_change(direction, before, settled), error="unsupported_format")
+        setattr(self, direction, settled)
         return None
 
-    def _describe_format_change(self, link: str, before: Format, now: Format) -> str:
-        named = [each for each in find_names(getattr(self._description, link).rate) if each.startswith("parameters.")]
+    def _describe_format_change(self, direction: str, before: Format, now: Format) -> str:
+        named = [
+            each
+            for each in find_placeholder_names(getattr(self._description, direction).rate)
+            if each.startswith("parameters.")
+        ]
         what = (
-            f"set the parameter {named[0].partition('.')[2]} to" if named else f"in the description, set {link}.rate to"
+            f"set the parameter {named[0].partition('.')[2]} to"
+            if named
+            else f"in the description, set {direction}.rate to"
         )
         was = f"{before.codec} of {before.rate} Hz was agreed"
         return f"the sound of {self._description.name} is {now.codec} of {now.rate} Hz, but {was}; {what} {now.rate}"
@@ -301,10 +321,10 @@ class DeclaredWire:
     def _next_handshake_messages(self) -> list[Message]:
         sent: list[Message] = []
         while self._handshake_steps and isinstance(self._handshake_steps[0], list):
-            sent += [self._message(each) for each in self._handshake_steps.popleft()]
+            sent += [self._make_message(each) for each in self._handshake_steps.popleft()]
         return sent
 
-    def _message(self, template: Any, **more: Any) -> Message:
+    def _make_message(self, template: Any, **more: Any) -> Message:
         if id(template) in self._numbered_messages:
             self._sequence += 1
         text = self._encode_text(fill_template(template, {**self._values, "sequence": self._sequence, **more}))
@@ -312,9 +332,9 @@ class DeclaredWire:
             pipecat.encode_frame("message", {"data": text}) if self._description.framing == "pipecat-protobuf" else text
         )
 
-    def _encode_text(self, filled: Any) -> str:
+    def _encode_text(self, filled_template: Any) -> str:
         try:
-            return _remove_surrogates(filled) if isinstance(filled, str) else _encode(filled)
+            return _remove_surrogates(filled_template) if isinstance(filled_template, str) else _encode(filled_template)
         except (TypeError, ValueError, RecursionError) as error:
             raise Rejected(f"a message to {self._description.name} cannot be written as JSON: {error}") from None
 
@@ -351,27 +371,27 @@ class DeclaredWire:
             return parse_lenient_json(text)
         except (ValueError, RecursionError):
             raise BrokenReply(
-                f"a message of {self._description.name} is not JSON: {_shorten(text, MAX_LOGGED_LENGTH)}"
+                f"a message of {self._description.name} is not JSON: {_replace_long_text(text, MAX_LOGGED_LENGTH)}"
             ) from None
 
-    def _message_names(self, data: Any) -> dict[str, Any]:
+    def _find_message_names(self, data: Any) -> dict[str, Any]:
         """Return how a message names itself, at the paths known from the description."""
         named = {
-            text: _shorten(found, MAX_LOGGED_LENGTH)
+            text: _replace_long_text(found, MAX_LOGGED_LENGTH)
             for text, path in self._message_name_paths
             if isinstance(found := find_at_path(data, path), str)
         }
         if named or not isinstance(data, dict):
             return named
-        return {"keys": [_shorten(str(key), 40) for key in list(data)[:10]]}
+        return {"keys": [_replace_long_text(str(key), 40) for key in list(data)[:10]]}
 
 
-def _shorten(text: str, most: int) -> str:
+def _replace_long_text(text: str, max_length: int) -> str:
     """Return a text, or its length if too long: a key in a truncated text would no longer be recognised."""
-    return _remove_surrogates(text) if len(text) <= most else f"({len(text):,} characters)"
+    return _remove_surrogates(text) if len(text) <= max_length else f"({len(text):,} characters)"
 
 
-def _parse_conditions(match: Match) -> tuple[_Condition, ...]:
+def _parse_conditions(match: MatchConditions) -> tuple[_Condition, ...]:
     made = []
     for text, value in match.items():
         path = parse_path(text)
@@ -388,23 +408,23 @@ def _match_all(conditions: Sequence[_Condition], data: Any) -> bool:
     return data is not None and all(each.matches(data) for each in conditions)
 
 
-def _find_message_name_paths(given: Description) -> list[tuple[str, Path]]:
+def _find_message_name_paths(description: Description) -> list[tuple[str, DataPath]]:
     """Return the path by which most rules distinguish messages."""
-    matches = [rule.match or {} for rule in given.downlink.rules]
+    matches = [rule.match or {} for rule in description.downlink.rules]
     counted = Counter(path for match in matches for path, value in match.items() if isinstance(value, str))
     return [(path, parse_path(path)) for path, _ in counted.most_common(1)]
 
 
-def _list_templates(given: Description) -> list[Any]:
+def _list_templates(description: Description) -> list[Any]:
     return [
-        *(each for step in given.handshake for each in step.send),
-        *(each for rule in given.downlink.rules for each in rule.reply),
-        *given.interrupt,
-        *given.bye,
+        *(each for step in description.handshake for each in step.send),
+        *(each for rule in description.downlink.rules for each in rule.reply),
+        *description.interrupt,
+        *description.bye,
     ]
 
 
-def _text_at(value: Any, path: str) -> str:
+def _require_text(value: Any, path: str) -> str:
     if value is ABSENT or value is None:
         return ""
     if not isinstance(value, str):
@@ -412,7 +432,7 @@ def _text_at(value: Any, path: str) -> str:
     return _remove_surrogates(value)
 
 
-def _number_at(value: Any, path: str) -> int:
+def _require_number(value: Any, path: str) -> int:
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}", value):
         return int(value)
     if type(value) is not int:
@@ -445,7 +465,7 @@ def _remove_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-CODECS: Mapping[str, Codec] = {
+CODEC_BY_NAME: Mapping[str, Codec] = {
     **dict.fromkeys(("pcm", "pcm16", "pcm_s16le", "s16le", "linear16", "l16", "audio/pcm", "audio/l16"), "pcm"),
     **dict.fromkeys(("mulaw", "ulaw", "pcmu", "g711_ulaw", "audio/pcmu", "audio/x-mulaw", "audio/mulaw"), "mulaw"),
     **dict.fromkeys(("alaw", "pcma", "g711_alaw", "audio/pcma", "audio/x-alaw", "audio/alaw"), "alaw"),
@@ -453,16 +473,16 @@ CODECS: Mapping[str, Codec] = {
 _FORMAT_PATTERNS = {"codec": r"(?P<codec>[\w./-]{1,40})", "rate": r"(?P<rate>[0-9]{1,7})"}
 
 
-def stated_format(codec: Codec, rate: int | str, values: Mapping[str, Any]) -> Format:
+def parse_stated_format(codec: Codec, rate: int | str, values: Mapping[str, Any]) -> Format:
     """Return the format stated in a description; the rate may come from a parameter."""
     return Format(codec, rate if isinstance(rate, int) else _parse_rate(fill_template(rate, values)))
 
 
-def announced_format(current: Format, announced: Announced, data: Any) -> Format:
+def update_announced_format(current: Format, announced: Announced, data: Any) -> Format:
     """Return the format that the agent announces; anything it leaves out stays unchanged."""
     codec, rate = current.codec, current.rate
     if announced.format is not None:
-        found = _match_format(_find_required(data, announced.format), announced.pattern)
+        found = _match_format_pattern(_find_required(data, announced.format), announced.pattern)
         codec = _parse_codec(found["codec"]) if "codec" in found else codec
         rate = _parse_rate(found["rate"])
     if announced.codec is not None:
@@ -472,18 +492,21 @@ def announced_format(current: Format, announced: Announced, data: Any) -> Format
     return Format(codec, rate)
 
 
-def _match_format(given: Any, pattern: str) -> dict[str, str]:
+def _match_format_pattern(announced_text: Any, pattern: str) -> dict[str, str]:
     expected = "".join(
-        _FORMAT_PATTERNS[part.name] if isinstance(part, Hole) else re.escape(part) for part in parse_template(pattern)
+        _FORMAT_PATTERNS[part.name] if isinstance(part, Placeholder) else re.escape(part)
+        for part in parse_template(pattern)
     )
-    found = re.fullmatch(expected, given) if isinstance(given, str) else None
+    found = re.fullmatch(expected, announced_text) if isinstance(announced_text, str) else None
     if found is None:
-        raise Rejected(f"the announced sound format is {quote_text(str(given))}; expected a format such as {pattern}")
+        raise Rejected(
+            f"the announced sound format is {quote_text(str(announced_text))}; expected a format such as {pattern}"
+        )
     return found.groupdict()
 
 
 def _parse_codec(given: Any) -> Codec:
-    if isinstance(given, str) and (known := CODECS.get(given.lower())):
+    if isinstance(given, str) and (known := CODEC_BY_NAME.get(given.lower())):
         return known
     raise Rejected(f"the announced codec is {quote_text(str(given))}; supported are pcm, mulaw and alaw")
 

@@ -14,16 +14,16 @@ from pramana.errors import quote_text
 from pramana.providers.voice.templates import (
     ABSENT,
     BadTemplate,
-    Hole,
+    Placeholder,
     TemplateScope,
+    find_template_problems,
     parse_path,
     parse_template,
-    problems,
     value_to_text,
 )
 from pramana.providers.voice.vocabulary import Codec, ErrorClass
 
-Match = dict[str, Any]
+MatchConditions = dict[str, Any]
 """Paths within a message, each with the required value, `{one_of: […]}` or `{present: true}`."""
 Templates = list[Any]
 """Messages: each an object, or a text to send unchanged."""
@@ -49,7 +49,7 @@ MAX_RULES = 1000
 class Announced(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Where the agent announces its sound format."""
 
-    match: Match | None = None
+    match: MatchConditions | None = None
     """The message with the announcement; None: the response to `dial`."""
     format: str | None = None
     """The path of a text such as `pcm_16000`."""
@@ -75,7 +75,7 @@ class Uplink(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 class Rule(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The meaning of one kind of message. The first rule that matches applies."""
 
-    match: Match | None = None
+    match: MatchConditions | None = None
     binary: bool = False
     """Matches sound sent as a binary message."""
     event: list[RuleEvent] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Downlink(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 class HandshakeStep(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One step of a handshake: the message to wait for, and the messages to send then."""
 
-    wait: Match | None = None
+    wait: MatchConditions | None = None
     send: Templates = field(default_factory=list)
 
 
@@ -131,7 +131,7 @@ class DialRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 class TurnEnd(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How to detect that the agent has finished its answer."""
 
-    match: Match | None = None
+    match: MatchConditions | None = None
     silence_ms: int | None = None
     """Time without any sound received or left to play."""
 
@@ -162,20 +162,22 @@ class Description(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     """The meaning of close codes, where it differs from the usual one."""
 
 
-_ALWAYS_KNOWN = frozenset(
+_ALWAYS_KNOWN_NAMES = frozenset(
     ("model", "base_url", "language", "call_id", "uplink.codec", "uplink.rate", "downlink.codec", "downlink.rate")
 )
-_SOMETIMES_KNOWN = frozenset(("key", "system_prompt", "voice"))
-CALL_SCOPE = TemplateScope(_ALWAYS_KNOWN, _SOMETIMES_KNOWN, {"parameters": False})
+_SOMETIMES_KNOWN_NAMES = frozenset(("key", "system_prompt", "voice"))
+CALL_SCOPE = TemplateScope(_ALWAYS_KNOWN_NAMES, _SOMETIMES_KNOWN_NAMES, {"parameters": False})
 """Names known before a call is open."""
-MESSAGE_SCOPE = TemplateScope(_ALWAYS_KNOWN | {"sequence"}, _SOMETIMES_KNOWN, {"parameters": False})
+MESSAGE_SCOPE = TemplateScope(_ALWAYS_KNOWN_NAMES | {"sequence"}, _SOMETIMES_KNOWN_NAMES, {"parameters": False})
 SOUND_SCOPE = TemplateScope(
-    MESSAGE_SCOPE.always | {"audio", "frame", "milliseconds"}, _SOMETIMES_KNOWN, {"parameters": False}
+    MESSAGE_SCOPE.always_known | {"audio", "frame", "milliseconds"}, _SOMETIMES_KNOWN_NAMES, {"parameters": False}
 )
-REPLY_SCOPE = TemplateScope(MESSAGE_SCOPE.always, _SOMETIMES_KNOWN, {"parameters": False, "message": True})
-INTERRUPT_SCOPE = TemplateScope(MESSAGE_SCOPE.always | {"played_ms"}, _SOMETIMES_KNOWN, {"parameters": False})
+REPLY_SCOPE = TemplateScope(MESSAGE_SCOPE.always_known, _SOMETIMES_KNOWN_NAMES, {"parameters": False, "message": True})
+INTERRUPT_SCOPE = TemplateScope(
+    MESSAGE_SCOPE.always_known | {"played_ms"}, _SOMETIMES_KNOWN_NAMES, {"parameters": False}
+)
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_NAME_RE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HANDSHAKE_HEADERS = frozenset(
     {
         "connection",
@@ -190,10 +192,10 @@ _HANDSHAKE_HEADERS = frozenset(
     }
 )
 """Headers that a description may not set; some agents need `Sec-WebSocket-Protocol`, so it may."""
-_SECRET = frozenset({"auth", "authorization", "cookie", "credential", "credentials", "jwt", "pwd", "sig"})
-_SECRET_ENDS = ("key", "token", "secret", "password", "passwd", "passphrase", "signature")
+_SECRET_WORDS = frozenset({"auth", "authorization", "cookie", "credential", "credentials", "jwt", "pwd", "sig"})
+_SECRET_SUFFIXES = ("key", "token", "secret", "password", "passwd", "passphrase", "signature")
 _KEY_HINT = "write {key} and set WEBSOCKET_API_KEY"
-_HOLE_MARK = "\0"
+_PLACEHOLDER_MARK = "\0"
 
 DescriptionProblems = Iterator[tuple[str, str]]
 """Pairs of a place (`downlink.rules[2].event`) and a sentence."""
@@ -203,11 +205,11 @@ def find_description_problems(description: Description) -> DescriptionProblems:
     """Yield every problem of a description whose keys and types are valid."""
     if not description.url and (description.dial is None or description.dial.when == "key"):
         yield "", "url is missing: the address to call"
-    yield from problems(description.url, "url", CALL_SCOPE, alone=True)
-    yield from _check_open_secrets(description.url, "url")
-    yield from _check_open_secrets(description.base_url.replace("{", "{{").replace("}", "}}"), "base_url")
+    yield from find_template_problems(description.url, "url", CALL_SCOPE, is_whole_text=True)
+    yield from _find_secrets_in_address(description.url, "url")
+    yield from _find_secrets_in_address(description.base_url.replace("{", "{{").replace("}", "}}"), "base_url")
     if isinstance(description.greets, str):
-        yield from problems(description.greets, "greets", CALL_SCOPE, alone=True)
+        yield from find_template_problems(description.greets, "greets", CALL_SCOPE, is_whole_text=True)
         if "{" not in description.greets:
             yield "greets", f"expected true or false, found {quote_text(description.greets)}"
     yield from _check_headers(description.headers, "headers")
@@ -239,57 +241,57 @@ def find_description_problems(description: Description) -> DescriptionProblems:
 def _check_dial(dial: DialRequest) -> DescriptionProblems:
     if not dial.path.startswith("/"):
         yield "dial.path", f"the path must begin with /, found {quote_text(dial.path)}; the base URL goes before it"
-    yield from problems(dial.path, "dial.path", CALL_SCOPE, alone=True)
-    yield from _check_open_secrets(dial.path, "dial.path")
+    yield from find_template_problems(dial.path, "dial.path", CALL_SCOPE, is_whole_text=True)
+    yield from _find_secrets_in_address(dial.path, "dial.path")
     yield from _check_headers(dial.headers, "dial.headers")
     if dial.body is not None and dial.method == "GET":
         yield "dial.body", "a GET has no body; write method: POST"
-    yield from problems(dial.body or {}, "dial.body", CALL_SCOPE)
+    yield from find_template_problems(dial.body or {}, "dial.body", CALL_SCOPE)
     yield from _check_path(dial.socket, "dial.socket")
 
 
-def _check_headers(headers: Mapping[str, str], place: str) -> DescriptionProblems:
+def _check_headers(headers: Mapping[str, str], location: str) -> DescriptionProblems:
     for name, value in headers.items():
-        here = f"{place}.{name}"
-        yield from problems(value, here, CALL_SCOPE, unsure=True)
-        if not _TOKEN.fullmatch(name):
+        here = f"{location}.{name}"
+        yield from find_template_problems(value, here, CALL_SCOPE, may_be_unknown=True)
+        if not _HEADER_NAME_RE.fullmatch(name):
             yield here, f"{quote_text(name)} is not a header name; use letters, digits and - only"
         elif name.lower() in _HANDSHAKE_HEADERS:
             yield here, f"{name} is set by Pramana when it connects; remove this header"
-        parts = _parse_template_or_nothing(value)
+        parts = _parse_valid_template(value)
         plain = "".join(part for part in parts if isinstance(part, str))
         ends = len(parts) == 1 and plain != plain.strip()
         if not (plain.isascii() and plain.isprintable()) or ends:
             yield here, "the value contains a line break, a trailing space or another invalid character"
-        if plain.strip() and _is_secret_name(name) and not any(isinstance(part, Hole) for part in parts):
+        if plain.strip() and _is_secret_name(name) and not any(isinstance(part, Placeholder) for part in parts):
             yield here, f"{quote_text(name)} contains a secret, and descriptions are stored; {_KEY_HINT}"
 
 
-def _check_open_secrets(address: str, place: str) -> DescriptionProblems:
+def _find_secrets_in_address(address: str, location: str) -> DescriptionProblems:
     """Yield the problems of an address that contains a literal secret: descriptions are stored and shown."""
-    parts = _parse_template_or_nothing(address)
-    written = "".join(part if isinstance(part, str) else _HOLE_MARK for part in parts).partition("#")[0]
+    parts = _parse_valid_template(address)
+    written = "".join(part if isinstance(part, str) else _PLACEHOLDER_MARK for part in parts).partition("#")[0]
     bare, _, query = written.partition("?")
     if "@" in bare.partition("://")[2].partition("/")[0]:
-        yield place, f"the address contains a user name or a password, and descriptions are stored; {_KEY_HINT}"
+        yield location, f"the address contains a user name or a password, and descriptions are stored; {_KEY_HINT}"
     for pair in query.split("&"):
         name, _, value = pair.partition("=")
-        if value and _HOLE_MARK not in value and _is_secret_name(name):
+        if value and _PLACEHOLDER_MARK not in value and _is_secret_name(name):
             yield (
-                place,
+                location,
                 f"{quote_text(name)} in the address contains a secret, and descriptions are stored; {_KEY_HINT}",
             )
 
 
-def _parse_template_or_nothing(text: str) -> tuple[str | Hole, ...]:
+def _parse_valid_template(text: str) -> tuple[str | Placeholder, ...]:
     """Return the pieces of a text, empty for an invalid template; a default for `{key}` counts as literal text."""
     try:
         parts = parse_template(text)
     except BadTemplate:
         return ()
     written = [
-        value_to_text(part.otherwise)
-        if isinstance(part, Hole) and part.name == "key" and part.otherwise not in (ABSENT, "", None)
+        value_to_text(part.default)
+        if isinstance(part, Placeholder) and part.name == "key" and part.default not in (ABSENT, "", None)
         else part
         for part in parts
     ]
@@ -303,12 +305,12 @@ def _is_secret_name(name: str) -> bool:
     [True, True, True, False, False, False]
     """
     words = re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower())
-    return any(word in _SECRET or word.endswith(_SECRET_ENDS) for word in words)
+    return any(word in _SECRET_WORDS or word.endswith(_SECRET_SUFFIXES) for word in words)
 
 
 def _check_uplink(uplink: Uplink, *, has_dial: bool) -> DescriptionProblems:
     if isinstance(uplink.send, Mapping):
-        yield from problems(uplink.send, "uplink.send", SOUND_SCOPE)
+        yield from find_template_problems(uplink.send, "uplink.send", SOUND_SCOPE)
         if "{audio" not in str(uplink.send):
             yield "uplink.send", "the message has no {audio}, so it would send no sound"
     elif uplink.send != "binary":
@@ -329,74 +331,76 @@ def _check_downlink(downlink: Downlink, *, has_dial: bool) -> DescriptionProblem
         yield "downlink.rules", "no rule produces agent_audio, so the agent could never be heard"
 
 
-def _check_rule(rule: Rule, place: str) -> DescriptionProblems:
+def _check_rule(rule: Rule, location: str) -> DescriptionProblems:
     if (rule.match is None) == (not rule.binary):
-        yield place, "a rule needs either match or binary: true, not both"
+        yield location, "a rule needs either match or binary: true, not both"
     if rule.match is not None:
-        yield from _check_match(rule.match, f"{place}.match")
+        yield from _check_match(rule.match, f"{location}.match")
     for name in ("text", "audio", "id"):
         if (path := getattr(rule, name)) is not None:
-            yield from _check_path(path, f"{place}.{name}")
+            yield from _check_path(path, f"{location}.{name}")
     if isinstance(rule.final, str):
-        yield from _check_path(rule.final, f"{place}.final")
+        yield from _check_path(rule.final, f"{location}.final")
     for name, path in rule.detail.items():
-        yield from _check_path(path, f"{place}.detail.{name}")
+        yield from _check_path(path, f"{location}.detail.{name}")
     if "agent_audio" in rule.event and rule.audio is None and not rule.binary:
-        yield place, "agent_audio needs audio: the path of the sound in base64"
+        yield location, "agent_audio needs audio: the path of the sound in base64"
     if rule.audio is not None and "agent_audio" not in rule.event:
-        yield f"{place}.audio", "audio is only allowed with event: agent_audio"
+        yield f"{location}.audio", "audio is only allowed with event: agent_audio"
     if rule.text is None and {"agent_text", "user_text"} & {*rule.event}:
-        yield place, "a rule for words needs text: the path of the words"
+        yield location, "a rule for words needs text: the path of the words"
     if rule.when == "played" and not rule.reply:
-        yield f"{place}.when", "when: played needs a reply, and the rule has none"
-    yield from _check_templates(rule.reply, f"{place}.reply", REPLY_SCOPE)
+        yield f"{location}.when", "when: played needs a reply, and the rule has none"
+    yield from _check_templates(rule.reply, f"{location}.reply", REPLY_SCOPE)
 
 
-def _check_announced(announced: Announced | None, place: str, *, has_dial: bool) -> DescriptionProblems:
+def _check_announced(announced: Announced | None, location: str, *, has_dial: bool) -> DescriptionProblems:
     if announced is None:
         return
     if announced.match is not None:
-        yield from _check_match(announced.match, f"{place}.match")
+        yield from _check_match(announced.match, f"{location}.match")
     elif not has_dial:
-        yield place, "match is missing: without a dial, only a message can announce the format"
+        yield location, "match is missing: without a dial, only a message can announce the format"
     if (announced.format is None) == (announced.codec is None and announced.rate is None):
-        yield place, "write either format (the path of a text such as pcm_16000) or codec and rate, not both"
+        yield location, "write either format (the path of a text such as pcm_16000) or codec and rate, not both"
     for name in ("format", "codec", "rate"):
         if (path := getattr(announced, name)) is not None:
-            yield from _check_path(path, f"{place}.{name}")
-    yield from problems(announced.pattern, f"{place}.pattern", TemplateScope(frozenset(("codec", "rate"))))
+            yield from _check_path(path, f"{location}.{name}")
+    yield from find_template_problems(
+        announced.pattern, f"{location}.pattern", TemplateScope(frozenset(("codec", "rate")))
+    )
     if "{rate}" not in announced.pattern:
-        yield f"{place}.pattern", "the pattern has no {rate}"
+        yield f"{location}.pattern", "the pattern has no {rate}"
 
 
-def _check_rate(rate: int | str, place: str) -> DescriptionProblems:
+def _check_rate(rate: int | str, location: str) -> DescriptionProblems:
     if isinstance(rate, str):
-        yield from problems(rate, place, CALL_SCOPE, alone=True)
+        yield from find_template_problems(rate, location, CALL_SCOPE, is_whole_text=True)
         if "{" not in rate:
-            yield place, f"rate must be a number of samples per second, found {quote_text(rate)}"
+            yield location, f"rate must be a number of samples per second, found {quote_text(rate)}"
     elif not MIN_RATE <= rate <= MAX_RATE:
-        yield place, f"rate must be {MIN_RATE} to {MAX_RATE} samples per second, found {rate}"
+        yield location, f"rate must be {MIN_RATE} to {MAX_RATE} samples per second, found {rate}"
 
 
-def _check_templates(templates: Templates, place: str, scope: TemplateScope) -> DescriptionProblems:
+def _check_templates(templates: Templates, location: str, scope: TemplateScope) -> DescriptionProblems:
     for number, each in enumerate(templates):
         if not isinstance(each, Mapping | str):
-            yield f"{place}[{number}]", "a message must be an object, or a text that is sent unchanged"
+            yield f"{location}[{number}]", "a message must be an object, or a text that is sent unchanged"
         else:
-            yield from problems(each, f"{place}[{number}]", scope)
+            yield from find_template_problems(each, f"{location}[{number}]", scope)
 
 
-def _check_match(match: Match, place: str) -> DescriptionProblems:
+def _check_match(match: MatchConditions, location: str) -> DescriptionProblems:
     if not match:
-        yield place, "match is empty, so every message would match"
+        yield location, "match is empty, so every message would match"
     for path, value in match.items():
-        here = f"{place}.{path}"
+        here = f"{location}.{path}"
         yield from _check_path(path, here)
-        if isinstance(value, list) or (isinstance(value, Mapping) and not _is_condition(value)):
+        if isinstance(value, list) or (isinstance(value, Mapping) and not _is_match_condition(value)):
             yield here, "expected a value, {one_of: [a, b]} or {present: true}"
 
 
-def _is_condition(value: Mapping[str, Any]) -> bool:
+def _is_match_condition(value: Mapping[str, Any]) -> bool:
     if len(value) != 1:
         return False
     some = value.get("one_of")
@@ -404,8 +408,8 @@ def _is_condition(value: Mapping[str, Any]) -> bool:
     return plain or isinstance(value.get("present"), bool)
 
 
-def _check_path(path: str, place: str) -> DescriptionProblems:
+def _check_path(path: str, location: str) -> DescriptionProblems:
     try:
         parse_path(path)
     except BadTemplate as bad:
-        yield place, str(bad)
+        yield location, str(bad)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pramana.audio import Samples
     from pramana.embedded.ears import WhisperModel as Whisper
 
-FASTEST_WORDS_S = 4.0
+MAX_WORDS_PER_S = 4.0
 """Above the embedded voice's words per second."""
 
 
@@ -106,11 +106,11 @@ class EmbeddedSynthesis:
 
     rate = 16000
 
-    async def fit_text(self, text: str, language: str, longest_s: float) -> str:
-        """Return the words to speak for a text: without markup, and no more than fit in `longest_s`."""
+    async def fit_text(self, text: str, language: str, max_duration_s: float) -> str:
+        """Return the words to speak for a text: without markup, and no more than fit in `max_duration_s`."""
         from pramana.embedded.speakable import make_speakable
 
-        return await asyncio.to_thread(lambda: _fit_to_duration(make_speakable(text), language, longest_s))
+        return await asyncio.to_thread(lambda: _fit_to_duration(make_speakable(text), language, max_duration_s))
 
     async def synthesise(self, text: str, language: str, take: Callable[[bytes], None]) -> None:
         """Speak a text; one that cannot be read aloud is an error of the agent."""
@@ -123,27 +123,27 @@ class EmbeddedSynthesis:
             raise ProviderError(f"the agent's voice cannot speak the answer: {refused}") from None
 
 
-def _fit_to_duration(text: str, language: str, longest_s: float) -> str:
+def _fit_to_duration(text: str, language: str, max_duration_s: float) -> str:
     """Return as much of a text as can be spoken in a time; empty if it cannot be spoken."""
     from pramana.embedded.speakable import shorten_to_words
     from pramana.embedded.voice import CannotSpeak, speak
 
-    words = min(len(text.split()), round(longest_s * FASTEST_WORDS_S))
+    words = min(len(text.split()), round(max_duration_s * MAX_WORDS_PER_S))
     while words > 0:
         head = shorten_to_words(text, words)
         try:
             seconds = len(speak(head, language)) / EmbeddedSynthesis.rate
         except CannotSpeak:
             return ""
-        if seconds <= longest_s:
+        if seconds <= max_duration_s:
             return head
-        words = min(len(head.split()) - 1, int(words * longest_s / seconds))
+        words = min(len(head.split()) - 1, int(words * max_duration_s / seconds))
     return ""
 
 
-MAX_CALLS = 8
+MAX_CALLS_PER_PROCESS = 8
 """Calls per process, of any provider: the clock is proven for as many."""
-_Kind = Literal["call", "alone", "work"]
+_SlotKind = Literal["call", "alone", "work"]
 
 
 class ProcessLimits:
@@ -155,17 +155,17 @@ class ProcessLimits:
     the next call. It supports several event loops, as a process may have.
     """
 
-    def __init__(self, most: int = MAX_CALLS) -> None:
+    def __init__(self, max_calls: int = MAX_CALLS_PER_PROCESS) -> None:
         self.call, self.alone, self.work = (Slot(self, kind) for kind in ("call", "alone", "work"))
-        self._most = most
-        self._in_use: dict[_Kind, int] = {"call": 0, "alone": 0, "work": 0}
-        self._waiting: list[_Waiting] = []
+        self._most = max_calls
+        self._in_use: dict[_SlotKind, int] = {"call": 0, "alone": 0, "work": 0}
+        self._waiting: list[_SlotRequest] = []
         self._lock = threading.Lock()
 
-    async def enter(self, kind: _Kind) -> None:
-        """Wait for a slot; release it with `leave`."""
+    async def acquire(self, kind: _SlotKind) -> None:
+        """Wait for a slot; release it with `release`."""
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(kind, loop, loop.create_future())
+        waiting = _SlotRequest(kind, loop, loop.create_future())
         with self._lock:
             self._waiting.append(waiting)
             self._admit_waiting()
@@ -182,7 +182,7 @@ class ProcessLimits:
                 self._admit_waiting()
             raise
 
-    def leave(self, kind: _Kind) -> None:
+    def release(self, kind: _SlotKind) -> None:
         """Release a slot and admit those waiting."""
         with self._lock:
             self._in_use[kind] -= 1
@@ -205,7 +205,7 @@ class ProcessLimits:
             if free:
                 self._waiting.remove(waiting)
                 with suppress(RuntimeError):  # its event loop is closed
-                    waiting.loop.call_soon_threadsafe(_wake, waiting.future)
+                    waiting.loop.call_soon_threadsafe(_admit, waiting.future)
                     waiting.is_admitted = True
                     taken[waiting.kind] += 1
 
@@ -213,29 +213,29 @@ class ProcessLimits:
 class Slot:
     """A slot of one kind, for `async with`."""
 
-    def __init__(self, limits: ProcessLimits, kind: _Kind) -> None:
+    def __init__(self, limits: ProcessLimits, kind: _SlotKind) -> None:
         self._machine, self._kind = limits, kind
 
     async def __aenter__(self) -> None:
-        await self._machine.enter(self._kind)
+        await self._machine.acquire(self._kind)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._machine.leave(self._kind)
+        self._machine.release(self._kind)
 
 
 @dataclass(eq=False, slots=True)
-class _Waiting:
-    kind: _Kind
+class _SlotRequest:
+    kind: _SlotKind
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[None]
     is_admitted: bool = False
 
 
-def _wake(turn: asyncio.Future[None]) -> None:
-    if not turn.done():
-        turn.set_result(None)
+def _admit(admission: asyncio.Future[None]) -> None:
+    if not admission.done():
+        admission.set_result(None)
 
 
 process_limits = ProcessLimits()

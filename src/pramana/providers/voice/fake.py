@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 from pramana import clock
 from pramana.errors import InvalidInput
 from pramana.model import Target
-from pramana.providers.text.fake import WORDS, draw_fault, parse_options
+from pramana.providers.text.fake import REPLY_WORDS, draw_fault, parse_options
 from pramana.providers.voice.embedded import InProcessChannel
 from pramana.providers.voice.vocabulary import (
     FRAME_S,
+    CallSetup,
     ChannelCapabilities,
-    Dial,
     Event,
     Format,
     VoiceCapabilities,
@@ -39,7 +39,7 @@ from pramana.providers.voice.vocabulary import (
 if TYPE_CHECKING:
     from pramana.audio import Samples
 
-HANGOVER_S = 0.2
+TURN_END_SILENCE_S = 0.2
 FAULTS = ("silent", "cut", "wordless", "garbled")
 _OPTION_MAXIMUMS: Mapping[str, float] = {
     "seed": 10**9,
@@ -70,7 +70,7 @@ class FakeVoice:
         """Return the provider for the target."""
         return cls(**target.arguments)
 
-    async def dial(self, dial: Dial) -> "FakeChannel":
+    async def dial(self, dial: CallSetup) -> "FakeChannel":
         """Open a call."""
         return FakeChannel(self, dial)
 
@@ -88,7 +88,7 @@ class FakeChannel(InProcessChannel):
     uplink = downlink = Format("pcm", 16000)
     capabilities = ChannelCapabilities(says_interrupted=True)
 
-    def __init__(self, agent: FakeVoice, dial: Dial) -> None:
+    def __init__(self, agent: FakeVoice, dial: CallSetup) -> None:
         super().__init__()
         self._agent, self._dial = agent, dial
         self._turn = 0
@@ -96,7 +96,7 @@ class FakeChannel(InProcessChannel):
         self._may_play = False
         """Whether sound was sent since the caller last spoke; how much of it is heard, only the call knows."""
         self._put_events(Event("ready"))
-        self._prepare()
+        self._prepare_next_answer()
 
     async def send(self, frame: bytes) -> None:
         """Process one frame."""
@@ -104,11 +104,11 @@ class FakeChannel(InProcessChannel):
 
         now = clock.monotonic()
         samples = audio.decode("pcm", frame)
-        if (last := audio.last_audible(samples, self.uplink.rate)) is not None:
+        if (last := audio.find_last_audible(samples, self.uplink.rate)) is not None:
             if self._last_sound is None:
                 self._on_speech_start()
             self._last_sound = now - (len(samples) - 1 - last) / self.uplink.rate
-        elif self._last_sound is not None and now - self._last_sound >= HANGOVER_S - FRAME_S:
+        elif self._last_sound is not None and now - self._last_sound >= TURN_END_SILENCE_S - FRAME_S:
             self._put_events(Event("user_speech_stop"))
             self._answering = asyncio.create_task(self._answer(self._last_sound))
             self._last_sound = None
@@ -121,16 +121,16 @@ class FakeChannel(InProcessChannel):
             self._may_play = False
             self._put_events(Event("interrupted"))
 
-    def _prepare(self) -> None:
+    def _prepare_next_answer(self) -> None:
         """Prepare the sound of the next answer, so that making it adds nothing to the delay."""
         self._working = self._ready = asyncio.create_task(asyncio.to_thread(self._make_answer, self._turn))
 
-    def _make_answer(self, turn: int) -> "tuple[str, Samples]":
+    def _make_answer(self, turn_index: int) -> "tuple[str, Samples]":
         import numpy as np
 
         agent = self._agent
-        chance = random.Random(f"{agent.seed} {turn}")
-        words = " ".join(chance.choice(WORDS) for _ in range(agent.tokens))
+        chance = random.Random(f"{agent.seed} {turn_index}")
+        words = " ".join(chance.choice(REPLY_WORDS) for _ in range(agent.tokens))
         text = {"words": words, "fixed": agent.text, "tone": ""}[agent.answer]
         if text:
             from pramana.embedded.voice import speak
@@ -141,7 +141,7 @@ class FakeChannel(InProcessChannel):
             samples = (8000 * np.sin(2 * np.pi * 440 * time_s)).astype(np.int16)
         return text, np.concatenate([np.zeros(round(agent.leading * self.downlink.rate), np.int16), samples])
 
-    async def _answer(self, after: float) -> None:
+    async def _answer(self, last_sound_at: float) -> None:
         from pramana import audio
 
         try:
@@ -151,14 +151,14 @@ class FakeChannel(InProcessChannel):
             return
         agent, chance = self._agent, random.Random(f"{self._agent.seed} {self._turn} fate")
         self._turn += 1
-        self._prepare()
+        self._prepare_next_answer()
         fate = draw_fault(agent.faults, chance)
         delay = agent.latency + agent.jitter * chance.random()
-        await asyncio.sleep(max(0.0, after + delay - clock.monotonic()))
+        await asyncio.sleep(max(0.0, last_sound_at + delay - clock.monotonic()))
         if fate == "silent":
             return
         if fate == "garbled":
-            text = " ".join(chance.choice(WORDS) for _ in range(agent.tokens))
+            text = " ".join(chance.choice(REPLY_WORDS) for _ in range(agent.tokens))
         data = audio.encode("pcm", samples)
         if fate == "cut":
             self._put_events(Event("agent_audio", audio=data[: len(data) // 4 * 2]))

@@ -19,7 +19,7 @@ from pramana.replies import parse_token_count
 
 MAX_NAME_LENGTH = 200
 _decode = msgspec.json.Decoder().decode
-_URL_SAFE = str.maketrans("-_", "+/")
+_URL_SAFE_TO_STANDARD = str.maketrans("-_", "+/")
 _ERROR_CLASS_PATTERNS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
     ("auth", re.compile(r"(?i)api[ _]keys?\b|unauthori[sz]ed|unauthenticated|authenticat|permission|credential")),
     ("rate_limit", re.compile(r"(?i)rate[ _]limit|resource[ _]exhausted|exhausted|quota|too many|concurrent")),
@@ -67,7 +67,7 @@ def parse_message(vendor: str, message: Message) -> dict[str, Any]:
     try:
         found = parse_lenient_json(message)
     except (ValueError, RecursionError):
-        raise make_malformed_error(vendor, f"of {len(message)} {_UNITS[type(message)]} is not JSON") from None
+        raise make_malformed_error(vendor, f"of {len(message)} {_LENGTH_UNITS[type(message)]} is not JSON") from None
     if not isinstance(found, dict):
         raise make_malformed_error(vendor, f"is a JSON {type(found).__name__}, where an object was expected")
     return found
@@ -81,15 +81,15 @@ def parse_lenient_json(message: Message) -> Any:
         return json.loads(message if isinstance(message, str) else message.decode(), parse_constant=lambda _: None)
 
 
-def make_malformed_error(vendor: str, what: str) -> BrokenReply:
+def make_malformed_error(vendor: str, problem: str) -> BrokenReply:
     """Return the error for a message that violates the wire format."""
-    return BrokenReply(f"a message of {vendor} {what}")
+    return BrokenReply(f"a message of {vendor} {problem}")
 
 
-def event_name(name: object) -> str:
+def format_event_name(name: object) -> str:
     """Return the name of an event for the log; never truncated, so that a key in it is still recognised.
 
-    >>> event_name("session.created"), event_name("a" * 1000), event_name(7)
+    >>> format_event_name("session.created"), format_event_name("a" * 1000), format_event_name(7)
     ('session.created', 'a name of 1000 characters', 'no name')
     """
     if not isinstance(name, str):
@@ -99,7 +99,7 @@ def event_name(name: object) -> str:
 
 def make_unknown_event(name: object, **detail: Any) -> Event:
     """Return the event for a message that means nothing to a call."""
-    return Event("unknown", detail={"event": event_name(name), **detail})
+    return Event("unknown", detail={"event": format_event_name(name), **detail})
 
 
 def require_text(value: object) -> str:
@@ -122,7 +122,7 @@ def decode_sound(data: object, form: Format) -> bytes:
     try:
         found = binascii.a2b_base64(data, strict_mode=True)
     except ValueError:
-        found = binascii.a2b_base64(data.translate(_URL_SAFE), strict_mode=True)
+        found = binascii.a2b_base64(data.translate(_URL_SAFE_TO_STANDARD), strict_mode=True)
     if form.codec == "pcm" and len(found) % 2:
         raise ValueError("half a sample")
     return found
@@ -134,7 +134,7 @@ def classify_error(message: str, default: ErrorClass = "provider") -> ErrorClass
     >>> classify_error("API key not valid."), classify_error("Your credit balance is too low"), classify_error("Oops")
     ('auth', 'quota', 'provider')
     """
-    return _classify_words(message) or default
+    return _classify_by_words(message) or default
 
 
 def make_close_event(code: int, reason: str) -> Event:
@@ -146,10 +146,10 @@ def make_close_event(code: int, reason: str) -> Event:
     """
     text = f"{reason} ({code})" if reason else str(code)
     otherwise = None if code in (1000, 1005) else _ERROR_CLASS_BY_CODE.get(code, "provider")
-    return Event("closed", text, error=_classify_words(reason) or otherwise, detail={"code": code})
+    return Event("closed", text, error=_classify_by_words(reason) or otherwise, detail={"code": code})
 
 
-def _classify_words(message: str) -> ErrorClass | None:
+def _classify_by_words(message: str) -> ErrorClass | None:
     message = message[:2000]
     if ErrorBody.parse(message).is_out_of_credit:
         return "quota"
@@ -168,4 +168,4 @@ def make_socket_url(base_url: str, path: str, **query: str) -> str:
     return str(url.extend_query(own).extend_query(query))
 
 
-_UNITS = {str: "characters", bytes: "bytes"}
+_LENGTH_UNITS = {str: "characters", bytes: "bytes"}

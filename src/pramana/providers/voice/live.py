@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from pramana.providers.accounts import Account
 from pramana.providers.failures import MALFORMED_RESPONSE_ERRORS
 from pramana.providers.http import VendorProvider
-from pramana.providers.text.google import BASE_URL, list_models_for
+from pramana.providers.text.google import BASE_URL, list_models_with_method
 from pramana.providers.voice.frames import (
     SessionWire,
     decode_sound,
@@ -26,16 +26,16 @@ from pramana.providers.voice.frames import (
     require_text,
 )
 from pramana.providers.voice.socket import SocketChannel, connect
-from pramana.providers.voice.vocabulary import ChannelCapabilities, Dial, Event, Format, Message, VoiceCapabilities
+from pramana.providers.voice.vocabulary import CallSetup, ChannelCapabilities, Event, Format, Message, VoiceCapabilities
 
 _Things = TypeVar("_Things", bound=Sized)
 
 VENDOR = "Google"
-VERSION = "v1"
-METHOD = "bidiGenerateContent"
+API_VERSION = "v1"
+LIVE_METHOD = "bidiGenerateContent"
 MAX_ITEMS_PER_MESSAGE = 100
 """Limit on items per message (parts of an answer, or tool calls): each becomes an event, and 16 MB hold millions."""
-_RENAMED = {"top_p": "topP", "top_k": "topK", "max_tokens": "maxOutputTokens", "stop": "stopSequences"}
+_VENDOR_PARAMETER_NAMES = {"top_p": "topP", "top_k": "topK", "max_tokens": "maxOutputTokens", "stop": "stopSequences"}
 TOP_LEVEL_PARAMETERS = frozenset(
     {
         "contextWindowCompression",
@@ -51,10 +51,10 @@ TOP_LEVEL_PARAMETERS = frozenset(
     }
 )
 """Parameters beside `generationConfig`."""
-_RATE = re.compile(r"audio/(?:pcm|l16)\b.*?\brate=(\d{1,6})\b", re.IGNORECASE)
+_SAMPLE_RATE_RE = re.compile(r"audio/(?:pcm|l16)\b.*?\brate=(\d{1,6})\b", re.IGNORECASE)
 _FINISHED_STATUSES = (None, "INTERACTION_STATUS_UNSPECIFIED", "IDLE")
 """Statuses of an interaction that is over; after any other, the model continues without the caller."""
-_ACTIVITY = {
+_EVENT_BY_ACTIVITY = {
     "ACTIVITY_START": "user_speech_start",
     "VAD_SIGNAL_TYPE_SOS": "user_speech_start",
     "ACTIVITY_END": "user_speech_stop",
@@ -72,15 +72,15 @@ class LiveProvider(VendorProvider):
         super().__init__(account)
         self._headers = {"x-goog-api-key": account.key} if account.key else {}
 
-    async def dial(self, dial: Dial) -> SocketChannel:
+    async def dial(self, dial: CallSetup) -> SocketChannel:
         """Open a call."""
-        path = f"/ws/google.ai.generativelanguage.{VERSION}.GenerativeService.BidiGenerateContent"
+        path = f"/ws/google.ai.generativelanguage.{API_VERSION}.GenerativeService.BidiGenerateContent"
         url = make_socket_url(self._http.account.base_url, path)
         return await connect(self._http, url, self._headers, LiveWire(dial))
 
     async def models(self) -> list[str]:
         """Return the names of the models that can be called."""
-        return await list_models_for(self._http, self._headers, METHOD)
+        return await list_models_with_method(self._http, self._headers, LIVE_METHOD)
 
 
 class LiveWire(SessionWire):
@@ -88,9 +88,9 @@ class LiveWire(SessionWire):
 
     capabilities = ChannelCapabilities(says_interrupted=True)
 
-    def __init__(self, dial: Dial) -> None:
+    def __init__(self, dial: CallSetup) -> None:
         self.uplink, self.downlink = Format("pcm", 16000), Format("pcm", 24000)
-        self._setup = json.dumps({"setup": _setup_message(dial)})
+        self._setup = json.dumps({"setup": _make_setup_message(dial)})
         self._ready = self._has_sounded = self._stopped = False
         self._is_stale = False
         """Whether it was interrupted and has made no sound since: words that arrive now belong to an answer that was
@@ -103,24 +103,24 @@ class LiveWire(SessionWire):
         """Return the setup."""
         return [self._setup]
 
-    def speak(self, frame: bytes) -> list[Message]:
+    def sound_messages(self, frame: bytes) -> list[Message]:
         """Return the message that carries one frame."""
         audio = b2a_base64(frame, newline=False).decode()
         return [f'{{"realtimeInput":{{"audio":{{"mimeType":"audio/pcm;rate=16000","data":"{audio}"}}}}}}']
 
-    def read(self, message: Message) -> list[Event]:
+    def read_events(self, message: Message) -> list[Event]:
         """Translate a message, which may contain several events."""
         data = parse_message(VENDOR, message)
         events: list[Event] = []
         try:
-            for name, body in _check_count(data).items():
-                events += self._read(name, body)
+            for name, body in _refuse_too_many_items(data).items():
+                events += self._read_field(name, body)
         except MALFORMED_RESPONSE_ERRORS:
             raise make_malformed_error(VENDOR, "does not fit the format of the Live API") from None
         # Token usage arrives with a turn's last message, and must be counted before the turn is over.
         return sorted(events, key=lambda event: event.kind == "turn_done")
 
-    def _read(self, name: str, body: Any) -> list[Event]:
+    def _read_field(self, name: str, body: Any) -> list[Event]:
         match name:
             case "setupComplete":
                 if self._ready:
@@ -128,26 +128,29 @@ class LiveWire(SessionWire):
                 self._ready = True
                 return [Event("ready", detail={"session": require_text(body.get("sessionId") or "")})]
             case "serverContent":
-                return self._content(body)
+                return self._read_content(body)
             case "toolCall":
-                return [Event("tool_call", detail=_tool_call(call)) for call in _check_count(body["functionCalls"])]
+                return [
+                    Event("tool_call", detail=_make_tool_call_detail(call))
+                    for call in _refuse_too_many_items(body["functionCalls"])
+                ]
             case "usageMetadata":
-                return [_usage_event(body)]
+                return [_convert_usage(body)]
             case "goAway":
                 return [make_unknown_event(name, time_left=require_text(body.get("timeLeft") or ""))]
             case "voiceActivity" | "voiceActivityDetectionSignal":
-                kind = _ACTIVITY.get(body.get("voiceActivityType") or body.get("vadSignalType"))
+                kind = _EVENT_BY_ACTIVITY.get(body.get("voiceActivityType") or body.get("vadSignalType"))
                 return [Event(kind)] if kind else []  # type: ignore[arg-type] # the table has kinds only
             case "sessionResumptionUpdate":
                 return []
         return [make_unknown_event(name)]
 
-    def _content(self, content: Mapping[str, Any]) -> list[Event]:
+    def _read_content(self, content: Mapping[str, Any]) -> list[Event]:
         events: list[Event] = []
         if heard := content.get("inputTranscription"):
             events += self._user_transcript.add_piece(heard)
-        for part in _check_count((content.get("modelTurn") or {}).get("parts") or ()):
-            events += self._part(part)
+        for part in _refuse_too_many_items((content.get("modelTurn") or {}).get("parts") or ()):
+            events += self._read_part(part)
         if said := content.get("outputTranscription"):
             if self._is_stale:
                 events.append(make_unknown_event("outputTranscription", text=require_text(said.get("text") or "")))
@@ -159,10 +162,10 @@ class LiveWire(SessionWire):
             self._may_play = False
             events.append(Event("interrupted"))
         if content.get("turnComplete") is True and content.get("interactionStatus") in _FINISHED_STATUSES:
-            events += self._turn_done(content)
+            events += self._end_turn(content)
         return events
 
-    def _part(self, part: Mapping[str, Any]) -> list[Event]:
+    def _read_part(self, part: Mapping[str, Any]) -> list[Event]:
         blob = part.get("inlineData")
         if blob is None:
             # Text without sound is a thought, or the answer of a model that was not set to generate text.
@@ -171,7 +174,7 @@ class LiveWire(SessionWire):
         if not mime.lower().startswith("audio/"):
             return [make_unknown_event("modelTurn.inlineData", mime_type=mime)]
         found = decode_sound(blob["data"], self.downlink)
-        rate = _RATE.match(mime)
+        rate = _SAMPLE_RATE_RE.match(mime)
         if rate and int(rate[1]) != self.downlink.rate:
             said = f"the agent sent sound with {rate[1]} samples per second, expected {self.downlink.rate}"
             return [Event("error", said, error="unsupported_format", detail={"mime_type": mime})]
@@ -180,13 +183,13 @@ class LiveWire(SessionWire):
         self._has_sounded, self._may_play, self._is_stale = True, True, False
         return [Event("agent_audio", audio=found)]
 
-    def _turn_done(self, content: Mapping[str, Any]) -> list[Event]:
+    def _end_turn(self, content: Mapping[str, Any]) -> list[Event]:
         sounded, stopped = self._has_sounded, self._stopped
         self._has_sounded = self._stopped = False
         if not sounded:
             return []
-        self._agent_transcript.begin(more_comes=True)
-        self._user_transcript.begin(more_comes=True)
+        self._agent_transcript.begin(old_continues=True)
+        self._user_transcript.begin(old_continues=True)
         reason = content.get("turnCompleteReason")
         how = "interrupted" if stopped else "completed"
         return [Event("turn_done", how, detail={"reason": require_text(reason)} if reason else {})]
@@ -211,17 +214,19 @@ class _Transcript:
             self._pieces.clear()
         return events
 
-    def begin(self, *, more_comes: bool = False) -> None:
-        """Start a new transcript; with `more_comes` the old one continues after its turn, so it is never complete.
+    def begin(self, *, old_continues: bool = False) -> None:
+        """Start a new transcript; with `old_continues` the old one continues after its turn, so it is never complete.
 
         The rest of an interrupted answer never arrives.
         """
-        self._cut = more_comes and bool(self._pieces)
+        self._cut = old_continues and bool(self._pieces)
         self._pieces.clear()
 
 
-def _setup_message(dial: Dial) -> dict[str, Any]:
-    given = {_RENAMED.get(name, name): value for name, value in dial.parameters.items() if value is not None}
+def _make_setup_message(dial: CallSetup) -> dict[str, Any]:
+    given = {
+        _VENDOR_PARAMETER_NAMES.get(name, name): value for name, value in dial.parameters.items() if value is not None
+    }
     voice = given.pop("voice", None)
     beside = {name: given.pop(name) for name in TOP_LEVEL_PARAMETERS & given.keys()}
     config: dict[str, Any] = {"responseModalities": ["AUDIO"], **given}
@@ -238,26 +243,26 @@ def _setup_message(dial: Dial) -> dict[str, Any]:
     return {**setup, **beside}
 
 
-def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
+def _make_tool_call_detail(call: Mapping[str, Any]) -> dict[str, Any]:
     named = {"name": require_text(call.get("name") or ""), "call_id": require_text(call.get("id") or "")}
     return {**named, "arguments": json.dumps(call.get("args") or {})}
 
 
-def _usage_event(used: Mapping[str, Any]) -> Event:
+def _convert_usage(usage: Mapping[str, Any]) -> Event:
     return make_usage_event(
-        input_tokens=used.get("promptTokenCount"),
-        output_tokens=used.get("responseTokenCount"),
-        cached_tokens=used.get("cachedContentTokenCount"),
-        input_audio_tokens=_audio_tokens(used.get("promptTokensDetails")),
-        output_audio_tokens=_audio_tokens(used.get("responseTokensDetails")),
+        input_tokens=usage.get("promptTokenCount"),
+        output_tokens=usage.get("responseTokenCount"),
+        cached_tokens=usage.get("cachedContentTokenCount"),
+        input_audio_tokens=_find_audio_token_count(usage.get("promptTokensDetails")),
+        output_audio_tokens=_find_audio_token_count(usage.get("responseTokensDetails")),
     )
 
 
-def _check_count(things: _Things) -> _Things:
-    if len(things) > MAX_ITEMS_PER_MESSAGE:
-        raise ValueError(len(things))
-    return things
+def _refuse_too_many_items(items: _Things) -> _Things:
+    if len(items) > MAX_ITEMS_PER_MESSAGE:
+        raise ValueError(len(items))
+    return items
 
 
-def _audio_tokens(details: Any) -> Any:
+def _find_audio_token_count(details: Any) -> Any:
     return next((each.get("tokenCount") for each in details or () if each.get("modality") == "AUDIO"), None)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 Fields = Mapping[str, int | str | bytes]
 
-KINDS: Mapping[str, tuple[int, Mapping[str, tuple[int, type]]]] = {
+FIELDS_BY_FRAME_KIND: Mapping[str, tuple[int, Mapping[str, tuple[int, type]]]] = {
     "text": (1, {"id": (1, int), "name": (2, str), "text": (3, str)}),
     "audio": (
         2,
@@ -28,8 +28,9 @@ KINDS: Mapping[str, tuple[int, Mapping[str, tuple[int, type]]]] = {
     "message": (4, {"data": (1, str)}),
     "interruption": (5, {"id": (1, int), "name": (2, str)}),
 }
-_BY_NUMBER = {
-    number: (kind, {at: (name, of) for name, (at, of) in known.items()}) for kind, (number, known) in KINDS.items()
+_FIELDS_BY_FRAME_NUMBER = {
+    number: (kind, {at: (name, of) for name, (at, of) in known.items()})
+    for kind, (number, known) in FIELDS_BY_FRAME_KIND.items()
 }
 _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
@@ -41,7 +42,7 @@ def encode_frame(kind: str, fields: Fields) -> bytes:
     >>> encode_frame("message", {"data": "{}"})
     b'"\\x04\\n\\x02{}'
     """
-    number, known = KINDS[kind]
+    number, known = FIELDS_BY_FRAME_KIND[kind]
     body = b"".join(_encode_field(known[name][0], value) for name, value in fields.items() if value)
     return _encode_varint(number << 3 | _LENGTH) + _encode_varint(len(body)) + body
 
@@ -55,11 +56,11 @@ def decode_frame(data: bytes) -> tuple[str, dict[str, int | str | bytes]]:
     kind = ""
     fields: dict[str, int | str | bytes] = {}
     for number, value in _iterate_fields(data):
-        if number not in _BY_NUMBER:
+        if number not in _FIELDS_BY_FRAME_NUMBER:
             continue
         if not isinstance(value, bytes):
             raise ValueError(f"field {number} is no frame")  # noqa: TRY004 - every malformed frame raises ValueError
-        found, known = _BY_NUMBER[number]
+        found, known = _FIELDS_BY_FRAME_NUMBER[number]
         if found != kind:  # of several kinds the last counts; two of one kind are merged
             kind, fields = found, {}
         for place, each in _iterate_fields(value):
@@ -79,11 +80,11 @@ def _convert_field(value: int | bytes, expected: type, name: str) -> int | str |
     return value
 
 
-def _encode_field(number: int, value: int | str | bytes) -> bytes:
+def _encode_field(field_number: int, value: int | str | bytes) -> bytes:
     if isinstance(value, int):
-        return _encode_varint(number << 3 | _VARINT) + _encode_varint(value)
+        return _encode_varint(field_number << 3 | _VARINT) + _encode_varint(value)
     data = value.encode() if isinstance(value, str) else value
-    return _encode_varint(number << 3 | _LENGTH) + _encode_varint(len(data)) + data
+    return _encode_varint(field_number << 3 | _LENGTH) + _encode_varint(len(data)) + data
 
 
 def _encode_varint(value: int) -> bytes:
@@ -119,13 +120,13 @@ def _iterate_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         place += size
 
 
-def _read_varint(data: bytes, place: int) -> tuple[int, int]:
+def _read_varint(data: bytes, offset: int) -> tuple[int, int]:
     value = 0
     for count in range(_MAX_VARINT_BYTES):
-        if place + count >= len(data):
+        if offset + count >= len(data):
             raise ValueError("a number is cut off")
-        byte = data[place + count]
+        byte = data[offset + count]
         value |= (byte & 0x7F) << (7 * count)
         if byte < 0x80:
-            return value & 0xFFFF_FFFF_FFFF_FFFF, place + count + 1
+            return value & 0xFFFF_FFFF_FFFF_FFFF, offset + count + 1
     raise ValueError("a number has no end")

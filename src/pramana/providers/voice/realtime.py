@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pramana.providers.accounts import Account
 from pramana.providers.failures import MALFORMED_RESPONSE_ERRORS
 from pramana.providers.http import VendorProvider
-from pramana.providers.text.openai import BASE_URL, list_models_of, make_headers
+from pramana.providers.text.openai import BASE_URL, fetch_model_names, make_headers
 from pramana.providers.voice.frames import (
     MAX_NAME_LENGTH,
     SessionWire,
@@ -32,8 +32,8 @@ from pramana.providers.voice.frames import (
 )
 from pramana.providers.voice.socket import SocketChannel, connect
 from pramana.providers.voice.vocabulary import (
+    CallSetup,
     ChannelCapabilities,
-    Dial,
     ErrorClass,
     Event,
     Format,
@@ -45,18 +45,18 @@ from pramana.replies import parse_token_count
 VENDOR = "OpenAI"
 DEFAULT_TRANSCRIPTION_MODEL = "gpt-4o-mini-transcribe"
 """The model that transcribes the caller, unless the parameter `transcription` names another."""
-_PCM = {"type": "audio/pcm", "rate": 24000}
-_FORMATS: Mapping[object, Format] = {
+_PCM_FORMAT = {"type": "audio/pcm", "rate": 24000}
+_FORMAT_BY_NAME: Mapping[object, Format] = {
     "audio/pcmu": Format("mulaw", 8000),
     "audio/pcma": Format("alaw", 8000),
     "pcm16": Format("pcm", 24000),
     "g711_ulaw": Format("mulaw", 8000),
     "g711_alaw": Format("alaw", 8000),
 }
-_RATES = range(8000, 48001)
-_MAX_PARTS = 1000
+_SUPPORTED_SAMPLE_RATES = range(8000, 48001)
+_MAX_PARTS_PER_RESPONSE = 1000
 """Limit on parts per response, so that memory stays bounded."""
-_FORMAT: ErrorClass = "unsupported_format"
+_UNSUPPORTED_FORMAT: ErrorClass = "unsupported_format"
 _TRANSCRIPTION_EVENT = "conversation.item.input_audio_transcription"
 _REQUEST_ERROR_TYPE = "invalid_request_error"
 """Type of the error for an event that we sent, such as truncation beyond the answer: the session continues."""
@@ -77,7 +77,7 @@ class RealtimeProvider(VendorProvider):
         super().__init__(account)
         self._headers = make_headers(account)
 
-    async def dial(self, dial: Dial) -> SocketChannel:
+    async def dial(self, dial: CallSetup) -> SocketChannel:
         """Open a call."""
         url = make_socket_url(self._http.account.base_url, "/realtime", model=dial.model)
         headers = {name: value for name, value in self._headers.items() if name == "Authorization"}
@@ -85,7 +85,7 @@ class RealtimeProvider(VendorProvider):
 
     async def models(self) -> list[str]:
         """Return the names of the models that can be called."""
-        names = await list_models_of(self._http, self._headers)
+        names = await fetch_model_names(self._http, self._headers)
         others = ("transcribe", "whisper", "translate")
         return [name for name in names if "realtime" in name and not any(other in name for other in others)]
 
@@ -95,9 +95,9 @@ class RealtimeWire(SessionWire):
 
     capabilities = ChannelCapabilities(says_interrupted=True)
 
-    def __init__(self, dial: Dial) -> None:
+    def __init__(self, dial: CallSetup) -> None:
         self.uplink = self.downlink = Format("pcm", 24000)
-        self._update_message = json.dumps({"type": "session.update", "session": _session_settings(dial)})
+        self._update_message = json.dumps({"type": "session.update", "session": _make_session_settings(dial)})
         detection = dial.parameters.get("turn_detection")
         self._allows_interruption = not (isinstance(detection, dict) and detection.get("interrupt_response") is False)
         self._ready = False
@@ -114,12 +114,12 @@ class RealtimeWire(SessionWire):
         self._has_sounded = False
         """Whether sound was sent since the caller last spoke. How much of it is still playing, only the call knows."""
 
-    def speak(self, frame: bytes) -> list[Message]:
+    def sound_messages(self, frame: bytes) -> list[Message]:
         """Return the message that carries one frame."""
         audio = b2a_base64(frame, newline=False).decode()
         return [f'{{"type":"input_audio_buffer.append","audio":"{audio}"}}']
 
-    def read(self, message: Message) -> list[Event]:
+    def read_events(self, message: Message) -> list[Event]:
         """Translate a message to events."""
         data = parse_message(VENDOR, message)
         name = data.get("type")
@@ -146,7 +146,7 @@ class RealtimeWire(SessionWire):
         return cut
 
     def _on_session_created(self, data: Mapping[str, Any]) -> list[Event]:
-        return [replace(make_unknown_event(data["type"]), send=(self._update_message,))]
+        return [replace(make_unknown_event(data["type"]), messages_to_send=(self._update_message,))]
 
     def _on_session_updated(self, data: Mapping[str, Any]) -> list[Event]:
         if self._ready:
@@ -156,12 +156,14 @@ class RealtimeWire(SessionWire):
         up = _parse_format((audio.get("input") or {}).get("format") or session.get("input_audio_format"))
         down = _parse_format((audio.get("output") or {}).get("format") or session.get("output_audio_format"))
         if up is None or down is None:
-            return [Event("error", "the session has a format of sound that is not known here", error=_FORMAT)]
+            return [
+                Event("error", "the session has a format of sound that is not known here", error=_UNSUPPORTED_FORMAT)
+            ]
         self.uplink, self.downlink, self._ready = up, down, True
         return [Event("ready", detail={"session": require_text(session.get("id") or "")})]
 
     def _on_speech_started(self, data: Mapping[str, Any]) -> list[Event]:
-        started = Event("user_speech_start", detail=_event_position(data, "audio_start_ms"))
+        started = Event("user_speech_start", detail=_find_event_position(data, "audio_start_ms"))
         if not self._allows_interruption or not (self._response or self._has_sounded):
             return [started]
         self._stopped |= {self._last_response, *(item for item, _ in self._items)} - {None}
@@ -169,47 +171,55 @@ class RealtimeWire(SessionWire):
         return [started, Event("interrupted")]
 
     def _on_speech_stopped(self, data: Mapping[str, Any]) -> list[Event]:
-        return [Event("user_speech_stop", detail=_event_position(data, "audio_end_ms"))]
+        return [Event("user_speech_stop", detail=_find_event_position(data, "audio_end_ms"))]
 
     def _on_response_created(self, data: Mapping[str, Any]) -> list[Event]:
-        self._response = self._last_response = _check_id(data["response"]["id"])
+        self._response = self._last_response = _require_id(data["response"]["id"])
         self._items, self._transcribed_parts = {}, set()
         return []
 
     def _on_audio(self, data: Mapping[str, Any]) -> list[Event]:
         found = decode_sound(data["delta"], self.downlink)
-        if not found or self._is_stopped(data):
+        if not found or self._belongs_to_stopped_response(data):
             return []
-        part = (_check_id(data["item_id"]), _as_number(data.get("content_index", 0)))
-        self._items[part] = self._items.get(part, 0.0) + len(found) / self.downlink.bytes_a_second
-        if len(self._items) > _MAX_PARTS:
+        part = (_require_id(data["item_id"]), _require_count(data.get("content_index", 0)))
+        self._items[part] = self._items.get(part, 0.0) + len(found) / self.downlink.bytes_per_second
+        if len(self._items) > _MAX_PARTS_PER_RESPONSE:
             raise ValueError(data["type"])
         self._has_sounded = True
         return [Event("agent_audio", audio=found)]
 
     def _on_agent_transcript_delta(self, data: Mapping[str, Any]) -> list[Event]:
         said = require_text(data["delta"])
-        return [make_unknown_event(data["type"], text=said)] if self._is_stopped(data) else [Event("agent_text", said)]
+        return (
+            [make_unknown_event(data["type"], text=said)]
+            if self._belongs_to_stopped_response(data)
+            else [Event("agent_text", said)]
+        )
 
     def _on_agent_transcript(self, data: Mapping[str, Any]) -> list[Event]:
         """Return the transcript of one part: a response may have several, and each is reported once."""
         said = require_text(data["transcript"] if "transcript" in data else data["text"])
-        part = (_check_id(data.get("item_id", "")), _as_number(data.get("content_index", 0)))
-        if self._is_stopped(data) or part in self._transcribed_parts or len(self._transcribed_parts) > _MAX_PARTS:
+        part = (_require_id(data.get("item_id", "")), _require_count(data.get("content_index", 0)))
+        if (
+            self._belongs_to_stopped_response(data)
+            or part in self._transcribed_parts
+            or len(self._transcribed_parts) > _MAX_PARTS_PER_RESPONSE
+        ):
             return [make_unknown_event(data["type"], text=said)]
         self._transcribed_parts.add(part)
         return [Event("agent_text", said, final=True)]
 
-    def _is_stopped(self, data: Mapping[str, Any]) -> bool:
+    def _belongs_to_stopped_response(self, data: Mapping[str, Any]) -> bool:
         named = [data[name] for name in ("response_id", "item_id") if isinstance(data.get(name), str)]
         return not self._stopped.isdisjoint(named)
 
     def _on_user_transcript_delta(self, data: Mapping[str, Any]) -> list[Event]:
         delta = data.get("delta")
-        return [Event("user_text", require_text(delta), detail=_event_position(data))] if delta else []
+        return [Event("user_text", require_text(delta), detail=_find_event_position(data))] if delta else []
 
     def _on_user_transcript(self, data: Mapping[str, Any]) -> list[Event]:
-        return [Event("user_text", require_text(data["transcript"]), final=True, detail=_event_position(data))]
+        return [Event("user_text", require_text(data["transcript"]), final=True, detail=_find_event_position(data))]
 
     def _on_user_transcript_failed(self, data: Mapping[str, Any]) -> list[Event]:
         return [make_unknown_event(data["type"], message=require_text(data["error"].get("message") or ""))]
@@ -226,14 +236,14 @@ class RealtimeWire(SessionWire):
             self._response = None
         events = []
         if used := response.get("usage"):
-            events.append(_usage_event(used))
+            events.append(_convert_usage(used))
         if status == "failed":
-            events.append(_error_event(failed))
+            events.append(_make_error_event(failed))
         detail = {"reason": require_text(reason)} if reason else {}
         return [*events, Event("turn_done", status, detail=detail)]
 
     def _on_error(self, data: Mapping[str, Any]) -> list[Event]:
-        found = _error_event(data["error"])
+        found = _make_error_event(data["error"])
         if self._ready and found.error == "bad_request" and found.detail.get("type") == _REQUEST_ERROR_TYPE:
             return [make_unknown_event(data["type"], message=found.text, **found.detail)]
         return [found]
@@ -284,7 +294,7 @@ _IGNORED_EVENTS = frozenset(
 """Known events that mean nothing to a call."""
 
 
-def _session_settings(dial: Dial) -> dict[str, Any]:
+def _make_session_settings(dial: CallSetup) -> dict[str, Any]:
     given = {name: value for name, value in dial.parameters.items() if value is not None}
     heard = given.pop(
         "transcription", {"model": DEFAULT_TRANSCRIPTION_MODEL, "language": dial.language.partition("-")[0].lower()}
@@ -297,32 +307,32 @@ def _session_settings(dial: Dial) -> dict[str, Any]:
         "type": "realtime",
         "output_modalities": ["audio"],
         "audio": {
-            "input": {"format": _PCM, "transcription": heard, "turn_detection": detection},
-            "output": {"format": _PCM, **spoken},
+            "input": {"format": _PCM_FORMAT, "transcription": heard, "turn_detection": detection},
+            "output": {"format": _PCM_FORMAT, **spoken},
         },
         **({"instructions": dial.system_prompt} if dial.system_prompt is not None else {}),
         **given,
     }
 
 
-def _parse_format(given: Any) -> Format | None:
+def _parse_format(audio_format: Any) -> Format | None:
     """Return a format as a session names it: an object, or a string in the beta; absent means PCM, the default."""
-    if given is None:
+    if audio_format is None:
         return Format("pcm", 24000)
-    if isinstance(given, str):
-        return _FORMATS.get(given)
-    if given.get("type") != "audio/pcm":
-        return _FORMATS.get(given.get("type"))
-    rate = given.get("rate", 24000)
-    return Format("pcm", rate) if type(rate) is int and rate in _RATES else None
+    if isinstance(audio_format, str):
+        return _FORMAT_BY_NAME.get(audio_format)
+    if audio_format.get("type") != "audio/pcm":
+        return _FORMAT_BY_NAME.get(audio_format.get("type"))
+    rate = audio_format.get("rate", 24000)
+    return Format("pcm", rate) if type(rate) is int and rate in _SUPPORTED_SAMPLE_RATES else None
 
 
-def _error_event(error: Mapping[str, Any]) -> Event:
+def _make_error_event(error: Mapping[str, Any]) -> Event:
     code, kind, parameter = (str(error.get(name) or "") for name in ("code", "type", "param"))
     message = require_text(error.get("message") or "")
     found: ErrorClass
     if "audio" in parameter and "format" in parameter:
-        found = _FORMAT
+        found = _UNSUPPORTED_FORMAT
     elif "quota" in code or "billing" in code:
         found = "quota"
     elif kind == _REQUEST_ERROR_TYPE:
@@ -333,30 +343,30 @@ def _error_event(error: Mapping[str, Any]) -> Event:
     return Event("error", message, error=found, detail={name: each for name, each in detail.items() if each})
 
 
-def _usage_event(used: Mapping[str, Any]) -> Event:
-    asked, answered = used.get("input_token_details") or {}, used.get("output_token_details") or {}
+def _convert_usage(usage: Mapping[str, Any]) -> Event:
+    asked, answered = usage.get("input_token_details") or {}, usage.get("output_token_details") or {}
     return make_usage_event(
-        input_tokens=used.get("input_tokens"),
-        output_tokens=used.get("output_tokens"),
+        input_tokens=usage.get("input_tokens"),
+        output_tokens=usage.get("output_tokens"),
         cached_tokens=asked.get("cached_tokens"),
         input_audio_tokens=asked.get("audio_tokens"),
         output_audio_tokens=answered.get("audio_tokens"),
     )
 
 
-def _event_position(data: Mapping[str, Any], *more: str) -> dict[str, Any]:
+def _find_event_position(data: Mapping[str, Any], *index_names: str) -> dict[str, Any]:
     found: dict[str, Any] = {"item_id": require_text(data["item_id"])} if "item_id" in data else {}
-    return {**found, **{name: _as_number(data[name]) for name in more if name in data}}
+    return {**found, **{name: _require_count(data[name]) for name in index_names if name in data}}
 
 
-def _check_id(given: object) -> str:
+def _require_id(given: object) -> str:
     """Return the id of a response or an item; raise `ValueError` if it is too long to keep."""
     if len(found := require_text(given)) > MAX_NAME_LENGTH:
         raise ValueError(len(found))
     return found
 
 
-def _as_number(given: object) -> int:
-    if (found := parse_token_count(given)) is None:
-        raise TypeError(given)
+def _require_count(value: object) -> int:
+    if (found := parse_token_count(value)) is None:
+        raise TypeError(value)
     return found

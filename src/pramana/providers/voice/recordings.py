@@ -19,10 +19,10 @@ from pramana.providers import guard
 MAX_RECORDING_BYTES = 50 << 20
 """Maximum size of a recording in bytes: half an hour of speech as calls need it, and no file can fill our memory."""
 MAX_PATH_LENGTH = 4096
-SHARED_PREFIX = "/audio/"
+SHARED_URL_PREFIX = "/audio/"
 
 _DRIVE_RE = re.compile("[A-Za-z]:")
-_PATH_HINT = f"put the recording in the data folder's audio/ and write {SHARED_PREFIX}NAME"
+_PATH_HINT = f"put the recording in the data folder's audio/ and write {SHARED_URL_PREFIX}NAME"
 
 
 async def read_prompt_audio(
@@ -38,8 +38,8 @@ async def read_prompt_audio(
     drive = bool(_DRIVE_RE.match(url))
     if not url.strip() or "\0" in url or (scheme and not drive) or "://" in url or len(url) > MAX_PATH_LENGTH:
         raise InvalidInput(f"prompt_audio_url must be an http(s) URL or a path, found {quote_text(url, 120)}")
-    if url == SHARED_PREFIX.rstrip("/") or url.startswith(SHARED_PREFIX):
-        return await asyncio.to_thread(_read_shared, url, audio_folder)
+    if url == SHARED_URL_PREFIX.rstrip("/") or url.startswith(SHARED_URL_PREFIX):
+        return await asyncio.to_thread(_read_shared_recording, url, audio_folder)
     absolute = drive or url.startswith(("/", "\\"))
     if from_api:
         kind = "an absolute path" if absolute else "a relative path"
@@ -54,23 +54,23 @@ async def read_prompt_audio(
     return await asyncio.to_thread(_read_regular_file, path, escape_control_characters(str(path)))
 
 
-def _read_shared(url: str, folder: Path) -> bytes:
+def _read_shared_recording(url: str, folder: Path) -> bytes:
     """Read a file of the data folder. Messages name it as it was written, so that they do not reveal the folder."""
     try:
         root = folder.resolve()
-        path = (root / url[len(SHARED_PREFIX) :]).resolve()
+        path = (root / url[len(SHARED_URL_PREFIX) :]).resolve()
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links; half a surrogate pair
         raise _make_unreadable_error(quote_text(url, 120), error) from None
     if not path.is_relative_to(root):
         raise InvalidInput(f"{quote_text(url, 120)} leads outside the data folder's audio/; {_PATH_HINT}")
-    return _read_regular_file(path, escape_control_characters(url), follow=False)
+    return _read_regular_file(path, escape_control_characters(url), follow_links=False)
 
 
-def _read_regular_file(path: Path, label: str, *, follow: bool = True) -> bytes:
+def _read_regular_file(path: Path, label: str, *, follow_links: bool = True) -> bytes:
     """Read a regular file; reject anything else without blocking on it."""
     # It may become a link after the check, and opening a pipe without a writer would block.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    flags |= 0 if follow else getattr(os, "O_NOFOLLOW", 0)
+    flags |= 0 if follow_links else getattr(os, "O_NOFOLLOW", 0)
     try:
         _check_regular_file(path.stat(), label)  # opening some devices has side effects
         with os.fdopen(os.open(path, flags), "rb") as file:

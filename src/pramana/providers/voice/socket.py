@@ -25,9 +25,9 @@ from pramana.errors import (
     Unavailable,
     Unreachable,
 )
-from pramana.providers.accounts import CONNECT_S
+from pramana.providers.accounts import CONNECT_TIMEOUT_S
 from pramana.providers.http import HttpTransport
-from pramana.providers.redaction import BLANK, Secrets
+from pramana.providers.redaction import REDACTED, Secrets
 from pramana.providers.voice.vocabulary import (
     ChannelCapabilities,
     ErrorClass,
@@ -39,14 +39,14 @@ from pramana.providers.voice.vocabulary import (
 )
 
 MAX_MESSAGE_BYTES = 16 << 20
-READY_S = 30.0
+HANDSHAKE_TIMEOUT_S = 30.0
 """Timeout for the handshake, from the first message to `ready`."""
-CLOSE_S = 2.0
+CLOSE_TIMEOUT_S = 2.0
 MAX_EARLY_EVENTS, MAX_EARLY_BYTES = 1_000, 32 << 20
 """Limits on messages and their bytes before a call is open: an agent that sends more is broken, since it has no
 listener yet."""
 
-_ERRORS: Mapping[ErrorClass, Callable[[str], ProviderError]] = {
+_ERROR_TYPE_BY_CLASS: Mapping[ErrorClass, Callable[[str], ProviderError]] = {
     "auth": AuthenticationFailed,
     "rate_limit": RateLimited,
     "quota": OutOfCredit,
@@ -59,12 +59,14 @@ _ERRORS: Mapping[ErrorClass, Callable[[str], ProviderError]] = {
 }
 
 
-def event_to_error(http: HttpTransport, event: Event) -> ProviderError:
+def make_error_from_event(http: HttpTransport, event: Event) -> ProviderError:
     """Return the error for an `error` or `closed` event before the call is open."""
     kind = event.error or "provider"
-    said = http.failures.quote(event.text)
+    said = http.failures.quote_safely(event.text)
     hint = f"; set {http.failures.variable}" if kind == "auth" else ""
-    return _ERRORS[kind](f"{http.failures.provider_label} refused the call{': ' + said if said else ''}{hint}")
+    return _ERROR_TYPE_BY_CLASS[kind](
+        f"{http.failures.provider_label} refused the call{': ' + said if said else ''}{hint}"
+    )
 
 
 class SocketChannel:
@@ -92,19 +94,19 @@ class SocketChannel:
 
     def holds_key(self, text: str) -> bool:
         """Return whether a text contains a key, for instance one that arrived in pieces."""
-        return self._http.failures.secrets.is_in(text)
+        return self._http.failures.secrets.occur_in(text)
 
     async def send(self, frame: bytes) -> None:
         """Send one frame of sound."""
-        await self._send(self._wire.speak(frame))
+        await self._send(self._wire.sound_messages(frame))
 
     async def receive(self) -> ReceivedEvents:
         """Return the next events."""
         if self._early_events:
             return self._early_events.popleft()
-        heard = await self._next_event()
+        heard = await self._receive_message()
         for event in heard.events:
-            await self._send(event.send)
+            await self._send(event.messages_to_send)
         return heard
 
     async def interrupt(self, played_s: float) -> None:
@@ -114,7 +116,7 @@ class SocketChannel:
     async def close(self) -> None:
         """Hang up as the wire format requires, and close the connection."""
         try:
-            async with asyncio.timeout(CLOSE_S):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._send(self._wire.closing_messages())
                 await self._socket.close()
         except (aiohttp.ClientError, OSError):
@@ -129,24 +131,24 @@ class SocketChannel:
             self._early_events.append(ReceivedEvents(clock.monotonic(), (Event("ready"),)))
             return
         while True:
-            heard = await self._next_event()
+            heard = await self._receive_message()
             self._early_events.append(heard)
             if len(self._early_events) > MAX_EARLY_EVENTS or self._early_bytes > MAX_EARLY_BYTES:
                 raise BrokenReply(f"{self._http.failures.provider_label} sent too much before the call was established")
             for event in heard.events:
-                await self._send(event.send)
+                await self._send(event.messages_to_send)
                 if event.kind in ("error", "closed"):
-                    raise event_to_error(self._http, event)
+                    raise make_error_from_event(self._http, event)
             if any(event.kind == "ready" for event in heard.events):
                 return
 
-    async def _next_event(self) -> ReceivedEvents:
+    async def _receive_message(self) -> ReceivedEvents:
         message = await self._socket.receive()
         at = clock.monotonic()
         if message.type in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
             self._early_bytes += len(message.data)
             try:
-                events = self._wire.read(message.data)
+                events = self._wire.read_events(message.data)
             except ProviderError as error:
                 events = [Event("error", str(error), error="protocol")]
             return ReceivedEvents(at, tuple(self._redact(event) for event in events))
@@ -174,7 +176,7 @@ class SocketChannel:
         if not secrets.long_secrets:
             return event
         detail = _redact_data(dict(event.detail), secrets) if event.detail else event.detail
-        return replace(event, text=secrets.blank(event.text), detail=detail)
+        return replace(event, text=secrets.redact(event.text), detail=detail)
 
 
 async def connect(http: HttpTransport, url: str, headers: Mapping[str, str], wire: Wire) -> SocketChannel:
@@ -182,17 +184,17 @@ async def connect(http: HttpTransport, url: str, headers: Mapping[str, str], wir
     own = {**headers, **http.account.headers}
     tracing = aiohttp.TraceConfig()
     tracing.on_request_redirect.append(_make_redirect_refuser(http))
-    guard = http.guard_for(_parse_address(http, url))
+    guard = http.make_guard(_parse_address(http, url))
     session = aiohttp.ClientSession(
-        connector=guard.connector() if guard else None,
+        connector=guard.make_connector() if guard else None,
         trace_configs=[tracing],
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": "pramana"},
     )
     socket: aiohttp.ClientWebSocketResponse | None = None
     try:
-        async with asyncio.timeout(READY_S):
+        async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
             socket = await session.ws_connect(
                 url, headers=own, max_msg_size=MAX_MESSAGE_BYTES, proxy=http.account.proxy, autoping=True, compress=0
             )
@@ -201,20 +203,20 @@ async def connect(http: HttpTransport, url: str, headers: Mapping[str, str], wir
     except BaseException as error:
         if socket is not None:
             with suppress(aiohttp.ClientError, OSError):
-                async with asyncio.timeout(CLOSE_S):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await socket.close()
         await session.close()
         if isinstance(error, aiohttp.WSServerHandshakeError):
-            raise http.failures.make_refusal(error.status, "") from None
+            raise http.failures.make_status_error(error.status, "") from None
         if isinstance(error, TimeoutError):
             # The cause marks an agent that was never ready for any call, so that no other call waits for it again.
             raise Unavailable(
-                f"{http.failures.provider_label} was not ready for the call within {READY_S:g} s"
+                f"{http.failures.provider_label} was not ready for the call within {HANDSHAKE_TIMEOUT_S:g} s"
             ) from error
         if isinstance(error, aiohttp.InvalidURL):
             raise _make_address_error(http, url) from None
         if isinstance(error, aiohttp.ClientError | OSError):
-            raise http.failures.make_unreachable(error, guard) from None
+            raise http.failures.make_unreachable_error(error, guard) from None
         raise
     return channel
 
@@ -227,7 +229,7 @@ def _parse_address(http: HttpTransport, url: str) -> URL:
 
 
 def _make_address_error(http: HttpTransport, url: str) -> Rejected:
-    shown = http.failures.secrets.blank_message(url.partition("?")[0])
+    shown = http.failures.secrets.redact_message(url.partition("?")[0])
     return Rejected(f"{http.failures.provider_label}: {shown} is not a WebSocket address")
 
 
@@ -245,11 +247,11 @@ def _make_redirect_refuser(
 def _redact_data(value: Any, secrets: Secrets) -> Any:
     """Return plain data with keys blanked in every text, name and number."""
     if isinstance(value, str):
-        return secrets.blank(value)
+        return secrets.redact(value)
     if isinstance(value, Mapping):
-        return {secrets.blank(str(name)): _redact_data(each, secrets) for name, each in value.items()}
+        return {secrets.redact(str(name)): _redact_data(each, secrets) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_redact_data(each, secrets) for each in value]
-    if isinstance(value, int | float) and not isinstance(value, bool) and secrets.is_in(str(value)):
-        return BLANK
+    if isinstance(value, int | float) and not isinstance(value, bool) and secrets.occur_in(str(value)):
+        return REDACTED
     return value

@@ -16,11 +16,11 @@ from pramana.providers.text.openai import make_headers
 if TYPE_CHECKING:
     from pramana.audio import Samples
 
-SPOKEN_RATE = 24000
+SPEECH_SAMPLE_RATE = 24000
 """The sample rate of `/audio/speech` for `pcm`."""
-VOICE = "alloy"
+DEFAULT_VOICE = "alloy"
 # fmt: off
-LANGUAGES = frozenset((
+RECOGNITION_LANGUAGES = frozenset((
     "af", "ar", "az", "be", "bg", "bs", "ca", "cs", "cy", "da", "de", "el", "en", "es", "et", "fa", "fi", "fr", "gl",
     "he", "hi", "hr", "hu", "hy", "id", "is", "it", "ja", "kk", "kn", "ko", "lt", "lv", "mi", "mk", "mr", "ms", "ne",
     "nl", "no", "pl", "pt", "ro", "ru", "sk", "sl", "sr", "sv", "sw", "ta", "th", "tl", "tr", "uk", "ur", "vi", "zh",
@@ -38,7 +38,7 @@ class RecognitionEndpoint:
 
     def supports_language(self, language: str) -> bool:
         """Return whether it supports a language."""
-        return language.partition("-")[0].lower() in LANGUAGES
+        return language.partition("-")[0].lower() in RECOGNITION_LANGUAGES
 
     async def transcribe(self, samples: "Samples", language: str) -> str:
         """Return the words in samples at `CALLER_RATE`."""
@@ -60,12 +60,12 @@ class RecognitionEndpoint:
         await self._http.close()
 
 
-class SpeechEndpoint:
+class SynthesisEndpoint:
     """A synthetic voice by `/audio/speech`."""
 
-    rate = SPOKEN_RATE
+    rate = SPEECH_SAMPLE_RATE
 
-    def __init__(self, account: Account, model: str, voice: str = VOICE, *, vendor: str = "OpenAI") -> None:
+    def __init__(self, account: Account, model: str, voice: str = DEFAULT_VOICE, *, vendor: str = "OpenAI") -> None:
         self._http, self._model, self._voice = HttpTransport(vendor, account), model, voice
         self._headers = {**make_headers(account), "Accept": "application/octet-stream"}
 
@@ -83,7 +83,7 @@ class SpeechEndpoint:
                 some = True
                 take(whole[:even])
 
-        await self._http.download("/audio/speech", headers=self._headers, body=body, take=receive)
+        await self._http.download("/audio/speech", headers=self._headers, body=body, on_chunk=receive)
         if not some:
             raise self._http.failures.make_broken_reply("has no sound")
 

@@ -16,12 +16,12 @@ from msgspec import Struct
 
 from pramana.errors import quote_text, suggest_similar
 
-Path = tuple[str | int, ...]
+DataPath = tuple[str | int, ...]
 ABSENT = object()
 """Returned by `find_at_path` if the path does not exist; null counts as a value."""
 
-_HOLE_RE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_NAME = re.compile(r"[A-Za-z_][\w.\-\[\]]*")
+_PLACEHOLDER_RE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_NAME_RE = re.compile(r"[A-Za-z_][\w.\-\[\]]*")
 _STEP_RE = re.compile(r"([^.\[\]]+)|\[(\d{1,6})\]|(\.)")
 
 
@@ -29,38 +29,38 @@ class BadTemplate(ValueError):
     """A text that is not a valid path, or contains an invalid placeholder."""
 
 
-class Missing(LookupError):
+class MissingValue(LookupError):
     """A value that was not given."""
 
 
-class Hole(Struct, frozen=True):
+class Placeholder(Struct, frozen=True):
     """A placeholder for a value."""
 
     name: str
-    text: bool = False
-    otherwise: Any = ABSENT
+    as_text: bool = False
+    default: Any = ABSENT
 
 
 class TemplateScope(Struct, frozen=True):
     """The names a template may use."""
 
-    always: frozenset[str]
+    always_known: frozenset[str]
     """Names with a value in every call."""
-    maybe: frozenset[str] = frozenset()
+    sometimes_known: frozenset[str] = frozenset()
     """Names that need a default, or an entry whose key ends in `?`."""
-    roots: Mapping[str, bool] = {}
+    path_roots: Mapping[str, bool] = {}
     """Names with a path below them, as `message` in `message.id`; True: whether the value exists is checked on use."""
 
     def allows(self, name: str) -> bool:
         root, dot, _ = name.partition(".")
-        return name in self.always or name in self.maybe or (bool(dot) and root in self.roots)
+        return name in self.always_known or name in self.sometimes_known or (bool(dot) and root in self.path_roots)
 
     def is_always_known(self, name: str) -> bool:
-        return name in self.always or self.roots.get(name.partition(".")[0], False)
+        return name in self.always_known or self.path_roots.get(name.partition(".")[0], False)
 
 
 @lru_cache(4096)
-def parse_path(text: str) -> Path:
+def parse_path(text: str) -> DataPath:
     """Return the steps of a path.
 
     >>> parse_path("functions[0].name")
@@ -83,7 +83,7 @@ def parse_path(text: str) -> Path:
     return tuple(steps)
 
 
-def find_at_path(data: Any, path: Path) -> Any:
+def find_at_path(data: Any, path: DataPath) -> Any:
     """Return the value at a path, or `ABSENT`."""
     for step in path:
         if isinstance(step, int):
@@ -98,15 +98,15 @@ def find_at_path(data: Any, path: Path) -> Any:
 
 
 @lru_cache(4096)
-def parse_template(text: str) -> tuple[str | Hole, ...]:
+def parse_template(text: str) -> tuple[str | Placeholder, ...]:
     """Return the pieces of a text and the placeholders between them.
 
     >>> parse_template("Token {key}")
     ('Token ', Hole(name='key', text=False, otherwise=...))
     """
-    parts: list[str | Hole] = []
+    parts: list[str | Placeholder] = []
     place, plain = 0, ""
-    for found in _HOLE_RE.finditer(text):
+    for found in _PLACEHOLDER_RE.finditer(text):
         plain += text[place : found.start()]
         place = found.end()
         if found[0] in ("{{", "}}"):
@@ -117,20 +117,20 @@ def parse_template(text: str) -> tuple[str | Hole, ...]:
         if plain:
             parts.append(plain)
         plain = ""
-        parts.append(_parse_hole(found[1]))
+        parts.append(_parse_placeholder(found[1]))
     plain += text[place:]
     return (*parts, plain) if plain or not parts else tuple(parts)
 
 
-def _parse_hole(inner: str) -> Hole:
+def _parse_placeholder(inner: str) -> Placeholder:
     name, bar, otherwise = inner.partition("|")
     bare = name.removesuffix(":text")
-    if not _NAME.fullmatch(bare):
+    if not _NAME_RE.fullmatch(bare):
         raise BadTemplate(
             f"{{{inner}}} names no value; write a name as in {{model}}, or two braces for a literal brace".strip()
         )
     parse_path(bare)
-    return Hole(bare, bare != name, _parse_literal(otherwise) if bar else ABSENT)
+    return Placeholder(bare, bare != name, _parse_literal(otherwise) if bar else ABSENT)
 
 
 def _parse_literal(text: str) -> Any:
@@ -142,10 +142,10 @@ def _parse_literal(text: str) -> Any:
     return text if isinstance(value, dict | list | str) else value
 
 
-def find_names(template: Any) -> frozenset[str]:
+def find_placeholder_names(template: Any) -> frozenset[str]:
     """Return the names of all placeholders of a checked template."""
     return frozenset(
-        part.name for text in _iterate_texts(template) for part in parse_template(text) if isinstance(part, Hole)
+        part.name for text in _iterate_texts(template) for part in parse_template(text) if isinstance(part, Placeholder)
     )
 
 
@@ -161,7 +161,7 @@ def _iterate_texts(template: Any) -> Iterator[str]:
 
 
 def fill_template(template: Any, values: Mapping[str, Any]) -> Any:
-    """Return the template with its placeholders filled; raise `Missing` with the name of an unknown value.
+    """Return the template with its placeholders filled; raise `MissingValue` with the name of an unknown value.
 
     >>> fill_template({"rate": "{rate}", "as text": "{rate:text}", "voice?": "{voice}"}, {"rate": 16000})
     {'rate': 16000, 'as text': '16000'}
@@ -179,28 +179,28 @@ def fill_template(template: Any, values: Mapping[str, Any]) -> Any:
             continue
         try:
             made[key[:-1]] = fill_template(value, values)
-        except Missing:
+        except MissingValue:
             continue
     return made
 
 
 def _fill_text(text: str, values: Mapping[str, Any]) -> Any:
     parts = parse_template(text)
-    if len(parts) == 1 and isinstance(parts[0], Hole):
-        value = hole_value(parts[0], values)
-        return value_to_text(value) if parts[0].text else value
-    return "".join(part if isinstance(part, str) else value_to_text(hole_value(part, values)) for part in parts)
+    if len(parts) == 1 and isinstance(parts[0], Placeholder):
+        value = look_up_value(parts[0], values)
+        return value_to_text(value) if parts[0].as_text else value
+    return "".join(part if isinstance(part, str) else value_to_text(look_up_value(part, values)) for part in parts)
 
 
-def hole_value(hole: Hole, values: Mapping[str, Any]) -> Any:
+def look_up_value(placeholder: Placeholder, values: Mapping[str, Any]) -> Any:
     """Return the value for a placeholder."""
-    value = values.get(hole.name, ABSENT)
-    if value is ABSENT and "." in hole.name:
-        value = find_at_path(values, parse_path(hole.name))
+    value = values.get(placeholder.name, ABSENT)
+    if value is ABSENT and "." in placeholder.name:
+        value = find_at_path(values, parse_path(placeholder.name))
     if value is ABSENT or value is None:
-        value = hole.otherwise
+        value = placeholder.default
     if value is ABSENT:
-        raise Missing(hole.name)
+        raise MissingValue(placeholder.name)
     return value
 
 
@@ -220,42 +220,49 @@ def fill_url(text: str, values: Mapping[str, Any]) -> str:
         if isinstance(part, str):
             made += part
         else:
-            value = value_to_text(hole_value(part, values))
+            value = value_to_text(look_up_value(part, values))
             made += percent(value, safe="") if made else value
     return made
 
 
-def problems(
-    template: Any, path: str, scope: TemplateScope, *, unsure: bool = False, alone: bool = False
+def find_template_problems(
+    template: Any, path: str, scope: TemplateScope, *, may_be_unknown: bool = False, is_whole_text: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield the place and description of every problem in a template; with `unsure` any value may be unknown.
+    """Yield the place and description of every problem in a template; with `may_be_unknown` any value may be unknown.
 
-    A template that is `alone`, as an address is, is not an entry that could be left out.
+    A template that is `is_whole_text`, as an address is, is not an entry that could be left out.
     """
     if isinstance(template, Mapping):
         for key, value in template.items():
-            yield from problems(value, f"{path}.{key}", scope, unsure=unsure or str(key).endswith("?"))
+            yield from find_template_problems(
+                value, f"{path}.{key}", scope, may_be_unknown=may_be_unknown or str(key).endswith("?")
+            )
     elif isinstance(template, list):
         for number, value in enumerate(template):
-            yield from problems(value, f"{path}[{number}]", scope, unsure=unsure)
+            yield from find_template_problems(value, f"{path}[{number}]", scope, may_be_unknown=may_be_unknown)
     elif isinstance(template, str):
         try:
-            holes = [part for part in parse_template(template) if isinstance(part, Hole)]
+            holes = [part for part in parse_template(template) if isinstance(part, Placeholder)]
         except BadTemplate as bad:
             yield path, str(bad)
             return
         for hole in holes:
             if not scope.allows(hole.name):
-                known = sorted({*scope.always, *scope.maybe, *(f"{root}.NAME" for root in scope.roots)})
+                known = sorted(
+                    {*scope.always_known, *scope.sometimes_known, *(f"{root}.NAME" for root in scope.path_roots)}
+                )
                 near = suggest_similar(hole.name, known)
                 yield (
                     path,
                     f"{{{hole.name}}} is not a value that can be used here{near}; known values: {', '.join(known)}",
                 )
-            elif hole.otherwise is ABSENT and not unsure and not scope.is_always_known(hole.name):
+            elif hole.default is ABSENT and not may_be_unknown and not scope.is_always_known(hole.name):
                 known_not = f"{{{hole.name}}} is not set in every call"
                 otherwise = f"write {{{hole.name}|DEFAULT}}, where DEFAULT is the value for the other calls"
-                if alone and hole.name == "key":
+                if is_whole_text and hole.name == "key":
                     yield path, f"{known_not}; a key belongs in a header: Authorization: Bearer {{key}}"
                 else:
-                    yield path, f"{known_not}; {otherwise}{'' if alone else ', or end the name of the field in ?'}"
+                    yield (
+                        path,
+                        f"{known_not}; {otherwise}{'' if is_whole_text else ', or end the name of the field in ?'}",
+                    )

@@ -31,10 +31,10 @@ BACKCHANNELS = frozenset(
     }
 )  # fmt: skip
 """Utterances that signal listening without taking the turn, as bare words."""
-CORRECTION_KEY = "corrects"
+CORRECTED_WORDS_KEY = "corrects"
 """Key in the detail of an `agent_text`: the words that the text replaces, as after an answer was cut off."""
 
-Kind = Literal[
+EventKind = Literal[
     "ready",  # sound may be sent from now on
     "user_speech_start",  # as the provider detects it
     "user_speech_stop",
@@ -70,7 +70,7 @@ class Format(Struct, frozen=True):
     rate: int = 16000
 
     @property
-    def bytes_a_second(self) -> int:
+    def bytes_per_second(self) -> int:
         """Return the bytes per second."""
         return self.rate * (2 if self.codec == "pcm" else 1)
 
@@ -78,7 +78,7 @@ class Format(Struct, frozen=True):
 class Event(Struct, frozen=True):
     """One thing that happened at the other end."""
 
-    kind: Kind
+    kind: EventKind
     text: str = ""
     """For `agent_text` and `user_text`: the words; for `error` and `closed`: why; for `turn_done`: how it ended."""
     final: bool = False
@@ -88,11 +88,11 @@ class Event(Struct, frozen=True):
     error: ErrorClass | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
     """Plain data for the log: ids, tokens, a tool's name and arguments, the name of an unknown event."""
-    send: tuple[Message, ...] = ()
+    messages_to_send: tuple[Message, ...] = ()
     """Messages to send back at once: the reply to a ping, the settings after a welcome."""
 
 
-class Dial(Struct, frozen=True):
+class CallSetup(Struct, frozen=True):
     """The arguments of a call: the model to call, and how to set it up."""
 
     model: str
@@ -110,7 +110,7 @@ class ChannelCapabilities(Struct, frozen=True):
 
     greets: bool = False
     """Whether the agent speaks first, so that the caller listens before talking."""
-    greeting_s: float | None = None
+    greeting_timeout_s: float | None = None
     """How long to wait for a greeting if it is unknown whether there is one; None: as long as for any answer."""
     quiet_s: float | None = None
     """How long silence lasts before an answer counts as over, if the format never reports that."""
@@ -127,7 +127,7 @@ class VoiceCapabilities(Struct, frozen=True):
     """Whether earlier turns are passed as turns instead of in the system prompt."""
     unsupported_parameters: frozenset[str] = frozenset()
     """Parameters to leave out."""
-    embedded: bool = False
+    is_embedded: bool = False
     """Whether it recognises or speaks in this process, where two concurrent calls would delay each other."""
     supports_language: Callable[[str], bool] = lambda _: True
     """Returns whether it supports a language, as far as it knows."""
@@ -151,11 +151,11 @@ class Wire(Protocol):
         """Return the messages to send as soon as the connection is open."""
         ...
 
-    def speak(self, frame: bytes) -> list[Message]:
+    def sound_messages(self, frame: bytes) -> list[Message]:
         """Return the messages that carry one frame in the uplink's format."""
         ...
 
-    def read(self, message: Message) -> list[Event]:
+    def read_events(self, message: Message) -> list[Event]:
         """Translate a message to events; raise `ProviderError` if it violates the format."""
         ...
 
@@ -175,7 +175,7 @@ class Wire(Protocol):
 class ReceivedEvents(Struct, frozen=True):
     """Events and their arrival time."""
 
-    at: float
+    received_at: float
     """`clock.monotonic()`."""
     events: tuple[Event, ...]
 
@@ -231,7 +231,7 @@ class VoiceProvider(Protocol):
     @property
     def capabilities(self) -> VoiceCapabilities: ...
 
-    async def dial(self, dial: Dial) -> Channel:
+    async def dial(self, setup: CallSetup) -> Channel:
         """Open a call and return it once it is ready; raise `ProviderError` if that fails."""
         ...
 

@@ -29,22 +29,22 @@ from pramana.show.api import (
 )
 from pramana.show.api.gate import Gate
 
-THREADS = {"sqlite": 40, "postgresql": 16}
+THREADS_BY_STORE_KIND = {"sqlite": 40, "postgresql": 16}
 """Threads for routes. Each may hold a connection; the pool has more, for tokens, settings, health and runs."""
 ROUTERS = (
     scenarios.router,  # first: routes are matched in this order, and these are requested most often
-    admin.health,
+    admin.health_router,
     admin.router,
     audio.router,
     suites.router,
     providers.router,
-    models.prices,
+    models.prices_router,
     models.router,
     community.router,
     runs.router,
     events.router,
-    runs.compare,
-    models.weights,
+    runs.compare_router,
+    models.weights_router,
 )
 
 
@@ -58,24 +58,26 @@ def make_routes(serving: App) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS[serving.store.kind]
-        await serving.refresh_if_readable()
-        fresh = asyncio.create_task(serving.refresh_periodically())
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS_BY_STORE_KIND[
+            serving.store.database_kind
+        ]
+        await serving.refresh_settings_if_readable()
+        fresh = asyncio.create_task(serving.refresh_settings_periodically())
         jobs = None
         if not serving.api_only:
             from pramana.jobs import Jobs
 
             jobs = Jobs(serving.store, allow_private=serving.private_addresses_allowed)
-            jobs.on_call = serving.tail.notify_call_stage
-            serving.tail.calls = jobs.count_calls
+            jobs.on_call = serving.event_tail.notify_call_stage
+            serving.event_tail.calls = jobs.count_calls
             jobs.start()
-            serving.on_queued = jobs.wake
+            serving.on_run_queued = jobs.wake
         try:
             yield
         finally:
             serving.closing.set()
             fresh.cancel()
-            serving.pulls.close()
+            serving.downloads.close()
             if jobs:
                 await asyncio.to_thread(jobs.close)
 
@@ -90,7 +92,7 @@ def make_routes(serving: App) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.serving = serving
-    serving.store.on_commit(serving.tail.wake)
+    serving.store.on_commit(serving.event_tail.wake)
     envelope.install_error_handlers(app, [route for router in ROUTERS for route in router.routes])
     for router in ROUTERS:
         app.include_router(router)

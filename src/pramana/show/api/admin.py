@@ -24,7 +24,7 @@ from pramana.store.preferences import ORIGIN_PATTERN, Preferences
 from pramana.store.tokens import EXPIRES_DAYS, MAX_DAYS, MAX_NAME_LENGTH, Role
 
 router = APIRouter(tags=["administration"])
-health = APIRouter(tags=["health"])
+health_router = APIRouter(tags=["health"])
 
 
 def _check_origin(origin: str) -> str:
@@ -59,8 +59,8 @@ class Health(Shape):
     api_only: bool
 
 
-@health.get("/api/health", name="health", summary="Health check", **document_route(Health))
-@health.head("/api/health", include_in_schema=False)
+@health_router.get("/api/health", name="health", summary="Health check", **document_route(Health))
+@health_router.head("/api/health", include_in_schema=False)
 async def check_health(app: AppDependency) -> Response:
     """Report whether the store can be read, however many other requests are waiting."""
     if not await app.is_store_available():
@@ -70,7 +70,7 @@ async def check_health(app: AppDependency) -> Response:
             "status": "healthy",
             "version": version("pramana"),
             "uptimeSeconds": round(clock.timestamp() - app.started_at, 3),
-            "database": app.store.kind,
+            "database": app.store.database_kind,
             "apiOnly": app.api_only,
         }
     )
@@ -121,7 +121,7 @@ async def read_settings(
 ) -> Response:
     """Return the server settings; `meta.defaults` has their defaults."""
     found = await server.read_settings(app, caller)
-    return make_answer(found.now, {"defaults": found.defaults})
+    return make_answer(found.current, {"defaults": found.defaults})
 
 
 @router.patch("/api/settings", summary="Change settings", **document_route(SettingsView))

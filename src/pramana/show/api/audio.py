@@ -18,14 +18,19 @@ from pramana.show.api.envelope import (
     document_route,
     make_answer,
     make_error_response,
-    read_pieces,
+    read_chunks,
     require_caller,
     take_page,
 )
 
 router = APIRouter(tags=["audio"])
-_MEDIA_TYPES = {b"RIFF": "audio/wav", b"OggS": "audio/ogg", b"fLaC": "audio/flac", b'{"t"': "application/x-ndjson"}
-_BODY = {
+_MEDIA_TYPES_BY_SIGNATURE = {
+    b"RIFF": "audio/wav",
+    b"OggS": "audio/ogg",
+    b"fLaC": "audio/flac",
+    b'{"t"': "application/x-ndjson",
+}
+_UPLOAD_BODY_DOCUMENTATION = {
     "requestBody": {
         "required": True,
         "content": {
@@ -34,7 +39,7 @@ _BODY = {
         },
     }
 }
-_Uploader = Annotated[Credential, require_caller(recordings.upload_recording)]
+_UploadCaller = Annotated[Credential, require_caller(recordings.upload_recording)]
 _RANGE_RE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
@@ -50,9 +55,12 @@ async def list_recordings(
 
 
 @router.post(
-    "/audio", summary="Upload a recording", **document_route(UploadedView, 409, status=201), openapi_extra=_BODY
+    "/audio",
+    summary="Upload a recording",
+    **document_route(UploadedView, 409, status=201),
+    openapi_extra=_UPLOAD_BODY_DOCUMENTATION,
 )
-async def upload(request: Request, app: AppDependency, caller: _Uploader) -> Response:
+async def upload(request: Request, app: AppDependency, caller: _UploadCaller) -> Response:
     """Store the body, a WAV, FLAC, OGG or MP3, under its digest: `/audio/sha256:…`."""
     return _upload_response(await recordings.upload_recording(app, caller, await request.body()))
 
@@ -61,10 +69,10 @@ async def upload(request: Request, app: AppDependency, caller: _Uploader) -> Res
     "/audio/{name:path}",
     summary="Upload a recording under a name",
     **document_route(UploadedView, 409, status=201),
-    openapi_extra=_BODY,
+    openapi_extra=_UPLOAD_BODY_DOCUMENTATION,
 )
 async def upload_as(
-    name: str, request: Request, app: AppDependency, caller: _Uploader, *, replace: Annotated[bool, Query()] = False
+    name: str, request: Request, app: AppDependency, caller: _UploadCaller, *, replace: Annotated[bool, Query()] = False
 ) -> Response:
     """Store the body under a path, which a scenario can use as its `prompt_audio_url`."""
     return _upload_response(await recordings.upload_recording(app, caller, await request.body(), name, replace=replace))
@@ -143,8 +151,8 @@ def _range_response(file: IO[bytes], request: Request) -> Response:
         status = 206
         headers["content-range"] = f"bytes {first}-{last}/{size}"
     headers["content-length"] = str(last - first + 1)
-    kind = _MEDIA_TYPES.get(file.read(4), "audio/mpeg")
+    kind = _MEDIA_TYPES_BY_SIGNATURE.get(file.read(4), "audio/mpeg")
     if request.method == "HEAD":
         return Response(status_code=status, headers=headers, media_type=kind)
     file.seek(first)
-    return StreamingResponse(read_pieces(file, last - first + 1), status, headers, kind)
+    return StreamingResponse(read_chunks(file, last - first + 1), status, headers, kind)

@@ -20,8 +20,8 @@ from pydantic.alias_generators import to_camel
 from pramana import jsonl
 from pramana.app import Credential, submissions
 from pramana.app.submissions import (
-    BADGE_DAYS,
-    KNOWN_SUITE,
+    BADGE_PERIOD_DAYS,
+    KNOWN_SUITE_DESCRIPTION,
     BatchSubmittedView,
     ChartPointView,
     ChartRequest,
@@ -41,14 +41,14 @@ from pramana.store.submissions import MAX_PROBLEMS, MAX_RESULTS, Batch, PassCoun
 
 router = APIRouter(tags=["community"])
 _Read = TypeVar("_Read", Submission, Batch)
-_TOO_DEEP_MESSAGE = f"nested more than {jsonl.MAX_DEPTH} levels deep"
+_TOO_DEEP_MESSAGE = f"nested more than {jsonl.MAX_JSON_DEPTH} levels deep"
 _encode = msgspec.json.Encoder().encode
 BADGE_CACHE_S = 300
-MAX_MODEL_LENGTH = 40
+MAX_BADGE_MODEL_CHARS = 40
 """Most characters of a model name that are shown."""
 _SVG_MEDIA_TYPE = "image/svg+xml"
-_COLOURS = ((0.9, "#2d7d46"), (0.7, "#8a6d00"), (0.0, "#b3392f"))
-_UNKNOWN = "#5f6368"
+_COLOURS_BY_MIN_PASS_RATE = ((0.9, "#2d7d46"), (0.7, "#8a6d00"), (0.0, "#b3392f"))
+_NO_RESULTS_COLOUR = "#5f6368"
 _SVG_TEMPLATE = """\
 <svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" aria-label="{label}: {said}">\
 <title>{title}</title>\
@@ -62,14 +62,14 @@ _SVG_TEMPLATE = """\
 # ── Bodies and responses ──
 
 
-def _describe_body(kind: type) -> dict[str, Any]:
+def _document_request_body(body_type: type) -> dict[str, Any]:
     """Return the documentation of a body, made from the types that decode it."""
-    (found,), defined = msgspec.json.schema_components((kind,))
+    (found,), defined = msgspec.json.schema_components((body_type,))
     content = {"application/json": {"schema": inline_references(found, defined)}}
     return {"requestBody": {"required": True, "content": content}}
 
 
-def _describe_answer(view: type[msgspec.Struct], name: str) -> dict[str, Any]:
+def _document_response(view: type[msgspec.Struct], name: str) -> dict[str, Any]:
     """Return the documentation of a response, with `status` where the client expects it."""
     model = create_model(name, __base__=make_envelope_model(view), status=(Status, ...))
     return document_route(view, status_200={"model": model, "description": "Done"})
@@ -79,7 +79,7 @@ async def _read_request_body(request: Request) -> bytes:
     return await request.body()
 
 
-_Bytes = Annotated[bytes, Depends(_read_request_body)]
+_RequestBytes = Annotated[bytes, Depends(_read_request_body)]
 
 
 # ── Routes ──
@@ -88,11 +88,11 @@ _Bytes = Annotated[bytes, Depends(_read_request_body)]
 @router.post(
     "/api/submit",
     summary="Submit one result",
-    openapi_extra=_describe_body(Submission),
-    **_describe_answer(SubmittedView, "SubmittedAnswer"),
+    openapi_extra=_document_request_body(Submission),
+    **_document_response(SubmittedView, "SubmittedAnswer"),
 )
 async def submit(
-    app: AppDependency, caller: Annotated[Credential, require_caller(submissions.submit)], body: _Bytes
+    app: AppDependency, caller: Annotated[Credential, require_caller(submissions.submit)], body: _RequestBytes
 ) -> Response:
     """Store one result, marked by whether its suite is known; a prompt that a known suite does not have is refused.
 
@@ -105,11 +105,11 @@ async def submit(
 @router.post(
     "/api/submit/batch",
     summary="Submit up to 1,000 results",
-    openapi_extra=_describe_body(Batch),
-    **_describe_answer(BatchSubmittedView, "BatchAnswer"),
+    openapi_extra=_document_request_body(Batch),
+    **_document_response(BatchSubmittedView, "BatchAnswer"),
 )
 async def submit_batch(
-    app: AppDependency, caller: Annotated[Credential, require_caller(submissions.submit_batch)], body: _Bytes
+    app: AppDependency, caller: Annotated[Credential, require_caller(submissions.submit_batch)], body: _RequestBytes
 ) -> Response:
     """Store the results of a batch in one transaction.
 
@@ -125,7 +125,9 @@ async def submit_batch(
 async def chart(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(submissions.chart)],
-    verification: Annotated[Verification, Query(description=f"{KNOWN_SUITE}; a chart never mixes them")] = "verified",
+    verification: Annotated[
+        Verification, Query(description=f"{KNOWN_SUITE_DESCRIPTION}; a chart never mixes them")
+    ] = "verified",
     model: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
     first: Annotated[
         date | None, Query(alias="from", description="First day (UTC); default: 89 days before `to`")
@@ -139,7 +141,7 @@ async def chart(
     wanted = ChartRequest(verification=verification, model=model, first=first, last=last, models=models)
     found = await submissions.chart(app, caller, wanted)
     days = {"from": found.first.isoformat(), "to": found.last.isoformat()}
-    return make_answer(found.points, {"verification": verification, **days, "models": found.models})
+    return make_answer(found.points, {"verification": verification, **days, "models": found.model_count})
 
 
 def _status_response(status: Status, data: msgspec.Struct) -> Response:
@@ -149,35 +151,35 @@ def _status_response(status: Status, data: msgspec.Struct) -> Response:
 # ── Reading ──
 
 
-def _read_body(body: bytes, kind: type[_Read]) -> _Read:
+def _read_body(body: bytes, body_type: type[_Read]) -> _Read:
     """Return the decoded body; raises `InvalidInput` with every problem and its place."""
     try:
-        found = msgspec.json.decode(body, type=kind)
+        found = msgspec.json.decode(body, type=body_type)
     except RecursionError:
         raise InvalidInput.from_problems([Problem(_TOO_DEEP_MESSAGE, "body")]) from None
     except msgspec.DecodeError:
-        found = _read_strictly(body, kind)
-    problems = list(_find_deep_nesting(found))
+        found = _read_and_collect_problems(body, body_type)
+    problems = list(_find_nesting_problems(found))
     if problems:
         raise InvalidInput.from_problems(problems[:MAX_PROBLEMS], len(problems))
     return found
 
 
-def _find_deep_nesting(read: Submission | Batch) -> Iterator[Problem]:
+def _find_nesting_problems(body: Submission | Batch) -> Iterator[Problem]:
     """Yield a problem for each value nested too deeply for its later readers; most results have none to check."""
-    several = isinstance(read, Batch)
-    for index, each in enumerate(read.results if isinstance(read, Batch) else (read,)):
+    several = isinstance(body, Batch)
+    for index, each in enumerate(body.results if isinstance(body, Batch) else (body,)):
         verdict = each.assertion_result
         if each.metadata is None and (verdict is None or verdict.details is None):
             continue
         place = f"results[{index}]." if several else ""
-        if jsonl.is_nested_deeper(each.metadata, jsonl.MAX_DEPTH):
+        if jsonl.is_nested_deeper(each.metadata, jsonl.MAX_JSON_DEPTH):
             yield Problem(_TOO_DEEP_MESSAGE, f"{place}metadata")
-        if verdict is not None and jsonl.is_nested_deeper(verdict.details, jsonl.MAX_DEPTH):
+        if verdict is not None and jsonl.is_nested_deeper(verdict.details, jsonl.MAX_JSON_DEPTH):
             yield Problem(_TOO_DEEP_MESSAGE, f"{place}assertion_result.details")
 
 
-def _read_strictly(body: bytes, kind: type[_Read]) -> _Read:
+def _read_and_collect_problems(body: bytes, body_type: type[_Read]) -> _Read:
     try:
         value = jsonl.parse_rfc8259(body.decode(), finite=True)
     except UnicodeDecodeError as error:
@@ -185,46 +187,46 @@ def _read_strictly(body: bytes, kind: type[_Read]) -> _Read:
     except jsonl.BadLine as bad:
         raise InvalidInput.from_problems([Problem(f"not valid JSON: {bad.message}", "body", 1, bad.column)]) from None
     problems: list[Problem] = []
-    value = _use_file_names(value, kind, "", problems)
-    if kind is Batch and isinstance(value, dict) and isinstance(value.get("results"), list):
+    value = _convert_to_snake_case(value, body_type, "", problems)
+    if body_type is Batch and isinstance(value, dict) and isinstance(value.get("results"), list):
         sent = value["results"]
         if len(sent) > MAX_RESULTS:
             many = f"one request may contain at most {MAX_RESULTS:,} results, found {len(sent):,}"
             raise InvalidInput.from_problems([Problem(many, "results")])
         places = [f"results[{index}]" for index in range(len(sent))]
         value["results"] = [
-            _use_file_names(each, Submission, place, problems) for each, place in zip(sent, places, strict=True)
+            _convert_to_snake_case(each, Submission, place, problems) for each, place in zip(sent, places, strict=True)
         ]
         for each, place in zip(value["results"], places, strict=True):
             problems += _find_type_problems(each, Submission, place)
-    problems = problems or list(_find_type_problems(value, kind, ""))
+    problems = problems or list(_find_type_problems(value, body_type, ""))
     if problems:
         raise InvalidInput.from_problems(problems[:MAX_PROBLEMS], len(problems))
-    return msgspec.convert(value, kind)
+    return msgspec.convert(value, body_type)
 
 
-def _use_file_names(value: Any, kind: type[msgspec.Struct], place: str, problems: list[Problem]) -> Any:
+def _convert_to_snake_case(value: Any, struct: type[msgspec.Struct], path_prefix: str, problems: list[Problem]) -> Any:
     """Return an object with its names as in files; a name in both spellings is a problem."""
     if not isinstance(value, dict):
         return value
-    spelled: dict[str, str] = {to_camel(name): name for name in kind.__struct_fields__}
+    spelled: dict[str, str] = {to_camel(name): name for name in struct.__struct_fields__}
     read: dict[str, Any] = {}
     for name, each in value.items():
         known = spelled.get(str(name), str(name))
         if known in read:
-            problems.append(Problem(f"{name} appears twice", f"{place}.{known}".removeprefix(".")))
+            problems.append(Problem(f"{name} appears twice", f"{path_prefix}.{known}".removeprefix(".")))
         read[known] = each
     return read
 
 
-def _find_type_problems(value: Any, kind: type[msgspec.Struct], place: str) -> Iterator[Problem]:
+def _find_type_problems(value: Any, struct: type[msgspec.Struct], path_prefix: str) -> Iterator[Problem]:
     try:
-        msgspec.convert(value, kind)
+        msgspec.convert(value, struct)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$")
-        path = place + where.rstrip("`")
+        path = path_prefix + where.rstrip("`")
         if unknown := re.fullmatch("Object contains unknown field `(.*)`", message, re.DOTALL):
-            hint = suggest_similar(unknown[1], kind.__struct_fields__) if not where else ""
+            hint = suggest_similar(unknown[1], struct.__struct_fields__) if not where else ""
             message = f"there is no field {quote_text(unknown[1])}{hint}"
         yield Problem(
             escape_control_characters(message.replace("`", "")),
@@ -274,17 +276,23 @@ def draw_badge(model: str, counts: PassCounts) -> str:
     (True, False)
     """
     name = escape_control_characters(model)
-    name = name if len(name) <= MAX_MODEL_LENGTH else f"{name[: MAX_MODEL_LENGTH - 1]}…"
+    name = name if len(name) <= MAX_BADGE_MODEL_CHARS else f"{name[: MAX_BADGE_MODEL_CHARS - 1]}…"
     if counts.scored:
         share = counts.passed / counts.scored
         # Rounded down, so that 100 % means no failure at all.
         said, colour = (
             f"{int(share * 100)} % of {counts.scored:,}",
-            next(each for bar, each in _COLOURS if share >= bar),
+            next(each for bar, each in _COLOURS_BY_MIN_PASS_RATE if share >= bar),
         )
-        title = f"{name}: {counts.passed:,} of {counts.scored:,} results of known suites passed in {BADGE_DAYS} days"
+        title = (
+            f"{name}: {counts.passed:,} of {counts.scored:,} results of known suites passed in {BADGE_PERIOD_DAYS} days"
+        )
     else:
-        said, colour, title = "unknown", _UNKNOWN, f"{name}: no results of known suites in {BADGE_DAYS} days"
+        said, colour, title = (
+            "unknown",
+            _NO_RESULTS_COLOUR,
+            f"{name}: no results of known suites in {BADGE_PERIOD_DAYS} days",
+        )
     left_text, right_text = _estimate_text_width(name), _estimate_text_width(said)
     left, right = left_text + 12, right_text + 12
     return _SVG_TEMPLATE.format(

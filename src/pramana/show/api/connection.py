@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MAX_HEAD_BYTES = 64 << 10
 MAX_HEADERS = 100
 HEAD_TIMEOUT_S = 10.0
-RESERVED_FILES = 128
+RESERVED_FILE_DESCRIPTORS = 128
 """File descriptors reserved for the store, for provider requests and for libraries."""
 MAX_CONNECTIONS = 10_000
 ACCEPTED_AT_ONCE, QUEUED = 100, 2048
@@ -42,12 +42,12 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         super().connection_made(transport)
-        self._deadline = self.loop.call_later(HEAD_TIMEOUT_S, self._time_out)
+        self._deadline = self.loop.call_later(HEAD_TIMEOUT_S, self._on_head_timeout)
         if len(self.connections) > max_connections():
-            self._close_oldest_waiting()
+            self._close_longest_waiting_connection()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
+        self._cancel_head_timeout()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -56,7 +56,7 @@ class Connection(HttpToolsProtocol):
         self._head_bytes += len(data) if self._in_head else 0
         super().data_received(data)
         if self._in_head and self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-            self._refuse()
+            self._refuse_head()
 
     # ── What the parser finds ──
 
@@ -64,7 +64,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
         self.scope["pramana.connection"] = self.gate_cache  # type: ignore[typeddict-unknown-key] # ours
         if self._deadline is None:  # another request on the same connection
-            self._deadline = self.loop.call_later(HEAD_TIMEOUT_S, self._time_out)
+            self._deadline = self.loop.call_later(HEAD_TIMEOUT_S, self._on_head_timeout)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         super().on_header(name, value)
@@ -72,7 +72,7 @@ class Connection(HttpToolsProtocol):
             raise TooManyHeaders
 
     def on_headers_complete(self) -> None:
-        self._stop_waiting()
+        self._cancel_head_timeout()
         self._in_head = False
         super().on_headers_complete()
 
@@ -83,37 +83,37 @@ class Connection(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse a head that cannot be parsed, or that has too many headers."""
         if self._in_head and len(self.headers or ()) > MAX_HEADERS:  # None before the first byte of a request
-            self._refuse()
+            self._refuse_head()
         else:
             super().send_400_response(msg)
 
     # ── Ends ──
 
-    def _refuse(self) -> None:
+    def _refuse_head(self) -> None:
         self._refused = True
         said = f"the head of a request may have at most {MAX_HEAD_BYTES >> 10} KiB and {MAX_HEADERS} headers".encode()
         self._send_error(b"431 Request Header Fields Too Large", said)
 
-    def _time_out(self) -> None:
+    def _on_head_timeout(self) -> None:
         self._deadline = None
         if not self.transport.is_closing():
             self._send_error(
                 b"408 Request Timeout", f"the request was not complete within {HEAD_TIMEOUT_S:g} seconds".encode()
             )
 
-    def _send_error(self, status: bytes, words: bytes) -> None:
+    def _send_error(self, status: bytes, message: bytes) -> None:
         head = b"HTTP/1.1 %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-        self.transport.write(head % (status, len(words)) + words)
+        self.transport.write(head % (status, len(message)) + message)
         self.transport.close()
 
-    def _close_oldest_waiting(self) -> None:
+    def _close_longest_waiting_connection(self) -> None:
         """Close the connection that has waited longest for its head, or this one if none is waiting."""
         waiting = [each for each in self.connections if isinstance(each, Connection) and each._deadline]  # noqa: SLF001
         oldest = min(waiting, key=lambda each: each._deadline.when() if each._deadline else 0.0, default=self)  # noqa: SLF001
-        oldest._stop_waiting()  # noqa: SLF001 - it ends in the loop's next iteration and is chosen only once
+        oldest._cancel_head_timeout()  # noqa: SLF001 - it ends in the loop's next iteration and is chosen only once
         oldest.transport.abort()
 
-    def _stop_waiting(self) -> None:
+    def _cancel_head_timeout(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -126,4 +126,8 @@ def max_connections() -> int:
     except ImportError:  # Windows has no such limit
         return MAX_CONNECTIONS
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else max(16, min(MAX_CONNECTIONS, soft - RESERVED_FILES))
+    return (
+        MAX_CONNECTIONS
+        if soft == resource.RLIM_INFINITY
+        else max(16, min(MAX_CONNECTIONS, soft - RESERVED_FILE_DESCRIPTORS))
+    )

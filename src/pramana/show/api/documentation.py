@@ -11,11 +11,11 @@ from fastapi.staticfiles import StaticFiles
 
 from pramana.show.api.envelope import AppDependency
 
-_PAGE = (
+_DOCS_CONTENT_POLICY = (
     "default-src 'none'; connect-src 'self'; img-src 'self' data:; script-src 'self' 'unsafe-inline'; "
     "style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
 )
-_EVENT = {
+_EVENT_SCHEMA = {
     "title": "Event",
     "type": "object",
     "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"}},
@@ -35,7 +35,7 @@ def install_documentation(app: FastAPI) -> None:
         from starlette.responses import JSONResponse
 
         # The first call takes half a second, during which the event loop would be blocked.
-        return JSONResponse(await serving.run_in_heavy_thread(lambda: describe(app)))
+        return JSONResponse(await serving.run_in_heavy_thread(lambda: make_openapi_description(app)))
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
@@ -46,20 +46,20 @@ def install_documentation(app: FastAPI) -> None:
             swagger_css_url="/docs/assets/swagger-ui.css",
             swagger_favicon_url="/docs/assets/favicon.png",
         )
-        page.headers["content-security-policy"] = _PAGE
+        page.headers["content-security-policy"] = _DOCS_CONTENT_POLICY
         return page
 
 
-def _correct_operation(status: int, operation: dict[str, Any]) -> None:
+def _correct_response_description(status: int, response: dict[str, Any]) -> None:
     """Correct the framework's description: errors are JSON whatever a route returns, and streams are of events."""
-    content = operation.get("content", {})
+    content = response.get("content", {})
     if status >= 400 and content:
-        operation["content"] = {"application/json": next(iter(content.values()))}
+        response["content"] = {"application/json": next(iter(content.values()))}
     elif "text/event-stream" in content:
-        operation["content"] = {"text/event-stream": {"schema": _EVENT}}
+        response["content"] = {"text/event-stream": {"schema": _EVENT_SCHEMA}}
 
 
-def describe(app: FastAPI) -> dict[str, Any]:
+def make_openapi_description(app: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI description, without responses that the framework lists and this API never sends."""
     if app.openapi_schema is None:
         found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
@@ -68,7 +68,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
                 answers = operation.get("responses", {})
                 answers.pop("422", None)
                 for status, said in answers.items():
-                    _correct_operation(int(status), said)
+                    _correct_response_description(int(status), said)
         components = found.setdefault("components", {})
         for unused in ("HTTPValidationError", "ValidationError"):
             components.get("schemas", {}).pop(unused, None)

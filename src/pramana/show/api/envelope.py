@@ -27,10 +27,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.routing import BaseRoute, Route
 
-from pramana.app import App, Credential, ServerBusy, User, allowed_user
+from pramana.app import App, Credential, ServerBusy, User, require_allowed_user
 from pramana.app.access import ANONYMOUS, TooManyRequests, Unauthorized
 from pramana.errors import COMMAND_HINTS, HintKey, PramanaError, Problem, StoreFailed, escape_control_characters
-from pramana.request import field_metadata, published_name, struct_from_texts
+from pramana.request import get_field_metadata, get_published_name, struct_from_texts
 
 log = logging.getLogger("pramana.api")
 _encode = msgspec.json.Encoder().encode
@@ -39,7 +39,7 @@ _Struct = TypeVar("_Struct", bound=Struct)
 _Body = TypeVar("_Body", bound="Body")
 MAX_DETAILS = 100
 CHUNK_BYTES = 1 << 18
-_CODES = {
+_ERROR_CODES_BY_STATUS = {
     400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
     408: "timeout", 409: "conflict", 411: "length_required", 413: "too_large", 415: "unsupported_media_type",
     416: "range_not_satisfiable", 421: "unknown_host", 429: "rate_limited", 503: "unavailable",
@@ -49,12 +49,12 @@ _CODES = {
 # ── Dependencies of a route ──
 
 
-async def _app(connection: HTTPConnection) -> App:
+async def _get_app(connection: HTTPConnection) -> App:
     app: App = connection.app.state.serving
     return app
 
 
-AppDependency = Annotated[App, Depends(_app)]
+AppDependency = Annotated[App, Depends(_get_app)]
 
 
 def require_caller(use_case: Callable[..., Awaitable[Any]]) -> Any:
@@ -66,7 +66,7 @@ def require_caller(use_case: Callable[..., Awaitable[Any]]) -> Any:
     async def read_credential(connection: HTTPConnection) -> Credential:
         app: App = connection.app.state.serving  # a nested dependency would take longer than reading the store
         found: Credential = connection.scope.get("pramana.credential", Credential())
-        await allowed_user(app, found, use_case)
+        await require_allowed_user(app, found, use_case)
         return found
 
     read_credential.__name__ = f"caller_of_{use_case.__name__}"
@@ -99,52 +99,54 @@ class Body(BaseModel):
 
 
 def add_fields_of(
-    struct: type[Struct], *, partial: bool = False, **published: tuple[Any, Any]
+    struct: type[Struct], *, partial: bool = False, **overrides: tuple[Any, Any]
 ) -> Callable[[type[_Body]], type[_Body]]:
     """Add a field to a body for each field of one of our structs, under its published name and with its bounds.
 
-    `published` overrides fields whose form in the API differs. Local-only fields cannot be sent. With `partial`, any
+    `overrides` overrides fields whose form in the API differs. Local-only fields cannot be sent. With `partial`, any
     field may be left out or null.
     """
     made: dict[str, Any] = {}
     for each in fields(struct):
-        said = field_metadata(each)
-        called = published_name(each)
-        if called in published:
-            made[called] = published[called]
+        said = get_field_metadata(each)
+        called = get_published_name(each)
+        if called in overrides:
+            made[called] = overrides[called]
         elif not (said.extra or {}).get("local_only"):
             default: Any = {"default": ... if each.required else each.default}
             if each.default_factory is not NODEFAULT:
                 default = {"default_factory": each.default_factory}
             described = Field(**default, description=said.description)
-            type_ = _use_pydantic_bounds(each.type)
+            type_ = _convert_bounds_to_pydantic(each.type)
             made[called] = (type_ | None, Field(default=None)) if partial else (type_, described)
     return lambda body: create_model(body.__name__, __base__=body, __doc__=body.__doc__, **made)
 
 
 def published_field_name(field: FieldInfo) -> str:
     """Return the name of a field in the API."""
-    return to_camel(published_name(field))
+    return to_camel(get_published_name(field))
 
 
-def _use_pydantic_bounds(type_: Any) -> Any:
+def _convert_bounds_to_pydantic(type_: Any) -> Any:
     """Return a type with its msgspec bounds rewritten for pydantic."""
     inner = get_args(type_)
     if get_origin(type_) is Annotated:
         stated = [each for each in inner[1:] if isinstance(each, Meta)]
-        bounds = {name: getattr(each, name) for each in stated for name in _BOUNDS if getattr(each, name) is not None}
-        bare = _use_pydantic_bounds(inner[0])
+        bounds = {
+            name: getattr(each, name) for each in stated for name in _BOUND_NAMES if getattr(each, name) is not None
+        }
+        bare = _convert_bounds_to_pydantic(inner[0])
         if bare is float:
             bounds["allow_inf_nan"] = False
         return Annotated[bare, Field(**bounds)] if bounds else bare
     if get_origin(type_) in (Union, UnionType):
-        return Union[tuple(_use_pydantic_bounds(each) for each in inner)]  # noqa: UP007 - built from a tuple
+        return Union[tuple(_convert_bounds_to_pydantic(each) for each in inner)]  # noqa: UP007 - built from a tuple
     if get_origin(type_) is tuple:
-        return list[_use_pydantic_bounds(inner[0])]  # type: ignore[misc]
+        return list[_convert_bounds_to_pydantic(inner[0])]  # type: ignore[misc]
     return dict[str, Any] if get_origin(type_) is Mapping else type_
 
 
-_BOUNDS = ("gt", "ge", "lt", "le", "min_length", "max_length")
+_BOUND_NAMES = ("gt", "ge", "lt", "le", "min_length", "max_length")
 
 
 class Shape(BaseModel):
@@ -159,13 +161,13 @@ def make_shape(view: type[Struct]) -> type[Shape]:
     made: dict[str, Any] = {}
     for each in fields(view):
         default = ... if each.required else None if each.default is UNSET else each.default
-        described = Field(default, alias=each.encode_name, description=field_metadata(each).description)
+        described = Field(default, alias=each.encode_name, description=get_field_metadata(each).description)
         name = f"{each.name}_" if hasattr(Shape, each.name) else each.name  # pydantic has a method called schema
-        made[name] = (_shape_type(each.type), described)
+        made[name] = (_to_shape_type(each.type), described)
     return create_model(f"{view.__name__.removesuffix('View')}Shape", __base__=Shape, __doc__=view.__doc__, **made)
 
 
-def _shape_type(type_: Any) -> Any:
+def _to_shape_type(type_: Any) -> Any:
     """Return a type with shapes instead of views, and lists instead of tuples."""
     inner = get_args(type_)
     origin = get_origin(type_)
@@ -173,15 +175,15 @@ def _shape_type(type_: Any) -> Any:
         written_as_in_files = any("_" in each.encode_name for each in fields(type_))
         return dict[str, Any] if written_as_in_files else make_shape(type_)
     if origin is Annotated:
-        return _shape_type(inner[0])
+        return _to_shape_type(inner[0])
     if origin in (tuple, list, Sequence):
-        several: Any = list[_shape_type(inner[0])]  # type: ignore[misc]
+        several: Any = list[_to_shape_type(inner[0])]  # type: ignore[misc]
         fixed = origin is tuple and inner[-1] is not ...
         return Annotated[several, Field(min_length=len(inner), max_length=len(inner))] if fixed else several
     if origin in (Union, UnionType):
-        return Union[tuple(_shape_type(each) for each in inner if each is not UnsetType)]  # noqa: UP007
+        return Union[tuple(_to_shape_type(each) for each in inner if each is not UnsetType)]  # noqa: UP007
     if origin is Mapping:
-        return dict[str, _shape_type(inner[1])]  # type: ignore[misc]
+        return dict[str, _to_shape_type(inner[1])]  # type: ignore[misc]
     return dict[str, Any] if is_dataclass(type_) else type_
 
 
@@ -213,9 +215,11 @@ class Refused(BaseModel):
     details: list[Detail] = Field(description="Individual errors, each with its location")
 
 
-def make_answer(data: Any, meta: Mapping[str, Any] | None = None, *, status: int = 200, **top: Any) -> Response:
-    """Return a successful response; `top` fields go beside `success`, where older clients expect them."""
-    whole: dict[str, Any] = {"success": True, **top, "data": data}
+def make_answer(
+    data: Any, meta: Mapping[str, Any] | None = None, *, status: int = 200, **top_level_fields: Any
+) -> Response:
+    """Return a successful response; `top_level_fields` fields go beside `success`, where older clients expect them."""
+    whole: dict[str, Any] = {"success": True, **top_level_fields, "data": data}
     if meta is not None:
         whole["meta"] = meta
     return _json_response(whole, status)
@@ -228,10 +232,16 @@ def make_error_response(
     code: str | None = None,
     details: Sequence[Mapping[str, Any]] = (),
     headers: Mapping[str, str] | None = None,
-    **top: Any,
+    **top_level_fields: Any,
 ) -> Response:
     """Return an error response."""
-    said = {"success": False, **top, "error": error, "code": code or _CODES.get(status, "error"), "details": details}
+    said = {
+        "success": False,
+        **top_level_fields,
+        "error": error,
+        "code": code or _ERROR_CODES_BY_STATUS.get(status, "error"),
+        "details": details,
+    }
     return _json_response(said, status, headers)
 
 
@@ -260,23 +270,23 @@ def read_query(struct: type[_Struct], request: Request) -> _Struct:
     return struct_from_texts(struct, {name: query.getlist(name) for name in query})
 
 
-def query_parameters(struct: type[Struct]) -> dict[str, Any]:
+def document_query(struct: type[Struct]) -> dict[str, Any]:
     """Return the documentation of a query: `@router.get(path, openapi_extra=query_parameters(RunFilter))`."""
     told: list[dict[str, Any]] = []
     for each in fields(struct):
-        schema = TypeAdapter(_use_pydantic_bounds(each.type)).json_schema()
+        schema = TypeAdapter(_convert_bounds_to_pydantic(each.type)).json_schema()
         schema |= {"default": each.default} if each.default else {}
-        description = field_metadata(each).description
+        description = get_field_metadata(each).description
         described = {"description": description} if description else {}
         told.append({"name": each.encode_name, "in": "query", **described, "schema": schema})
     return {"parameters": told}
 
 
-def read_pieces(file: IO[bytes], size: int) -> Iterator[bytes]:
-    """Yield up to `size` bytes of an open file from its current position, then close it."""
+def read_chunks(file: IO[bytes], byte_count: int) -> Iterator[bytes]:
+    """Yield up to `byte_count` bytes of an open file from its current position, then close it."""
     with file:
-        while size and (piece := file.read(min(CHUNK_BYTES, size))):
-            size -= len(piece)
+        while byte_count and (piece := file.read(min(CHUNK_BYTES, byte_count))):
+            byte_count -= len(piece)
             yield piece
 
 
@@ -285,31 +295,32 @@ def make_page_meta(page: int, size: int, total: int) -> dict[str, int]:
     return {"page": page, "pageSize": size, "total": total, "totalPages": -(-total // size)}
 
 
-def take_page(every: Sequence[_Data], page: int, size: int) -> tuple[Sequence[_Data], dict[str, int]]:
+def take_page(items: Sequence[_Data], page: int, size: int) -> tuple[Sequence[_Data], dict[str, int]]:
     """Return one page of an in-memory list, and its `meta`."""
-    return every[(page - 1) * size : page * size], make_page_meta(page, size, len(every))
+    return items[(page - 1) * size : page * size], make_page_meta(page, size, len(items))
 
 
 def make_envelope_model(data: Any) -> Any:
     """Return the documentation model of a response with this data in the envelope."""
-    return Answered.__class_getitem__(_shape_type(data))
+    return Answered.__class_getitem__(_to_shape_type(data))
 
 
 def document_route(
-    data: Any, *errors: int, status: int = 200, description: str = "Done", **more: Mapping[str, Any]
+    data: Any, *error_statuses: int, status: int = 200, description: str = "Done", **more_responses: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the documentation of a route's responses: `@router.get(path, **document_route(list[Scenario], 400))`.
 
-    Errors that any route can return (no token, rate limit, too large) need not be named. `more` describes other
-    responses by status: `status_304={"description": "As it was"}`.
+    Errors that any route can return (no token, rate limit, too large) need not be named. `more_responses` describes
+    other responses by status: `status_304={"description": "As it was"}`.
     """
     usual = {400, 401, 403, 413, 421, 429, 503}
     told: dict[int | str, Any] = {
-        code: {"model": Refused, "description": _CODES[code]} for code in sorted({*errors} | usual)
+        code: {"model": Refused, "description": _ERROR_CODES_BY_STATUS[code]}
+        for code in sorted({*error_statuses} | usual)
     }
     told[status] = {"model": make_envelope_model(data), "description": description}
-    told |= {int(name.removeprefix("status_")): each for name, each in more.items()}
-    return {"responses": told, "response_model": None, "status_code": status, "response_class": _Documented}
+    told |= {int(name.removeprefix("status_")): each for name, each in more_responses.items()}
+    return {"responses": told, "response_model": None, "status_code": status, "response_class": _DocumentedAsJson}
 
 
 def inline_references(schema: Any, definitions: Mapping[str, Any] | None = None) -> Any:
@@ -324,7 +335,7 @@ def inline_references(schema: Any, definitions: Mapping[str, Any] | None = None)
     return {name: inline_references(each, known) for name, each in schema.items() if name != "$defs"}
 
 
-class _Documented(JSONResponse):
+class _DocumentedAsJson(JSONResponse):
     """Sets the media type in the documentation; `make_answer` and `make_error_response` make the responses."""
 
 
@@ -378,12 +389,12 @@ API_HINTS: Mapping[HintKey, str] = {
 """Hints for clients of the API; some of them name commands, where the API has no equivalent."""
 
 
-def error_response(error: PramanaError, most: int = MAX_DETAILS) -> Response:
+def make_pramana_error_response(error: PramanaError, max_details: int = MAX_DETAILS) -> Response:
     """Return the response to one of our errors; store messages are replaced: they name hosts, users and paths."""
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else {}
     if isinstance(error, ServerBusy | TooManyRequests):
         headers["Retry-After"] = str(error.retry_after_s)
-    details = [problem_to_detail(each) for each in error.problems[:most]]
+    details = [problem_to_detail(each) for each in error.problems[:max_details]]
     return make_error_response(
         error.http_status, public_message(error), code=error.code, details=details, headers=headers
     )
@@ -403,11 +414,11 @@ def install_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 
     @app.exception_handler(PramanaError)
     async def handle_pramana_error(_: Request, error: PramanaError) -> Response:
-        return error_response(error)
+        return make_pramana_error_response(error)
 
     @app.exception_handler(RequestValidationError)
     async def handle_validation_error(_: Request, error: RequestValidationError) -> Response:
-        details = [_validation_detail(each) for each in error.errors()[:MAX_DETAILS]]
+        details = [_validation_error_to_detail(each) for each in error.errors()[:MAX_DETAILS]]
         first = f"{details[0]['path']}: {details[0]['message']}" if details else "invalid value"
         more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
         return make_error_response(
@@ -429,7 +440,7 @@ def install_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     @app.exception_handler(Exception)
     async def handle_unexpected_error(request: Request, error: Exception) -> Response:
         request.scope["pramana.told"] = True  # the framework raises it again to log it; it is logged already
-        return make_defect_response(error)
+        return make_unexpected_error_response(error)
 
     @app.exception_handler(ClientDisconnect)
     async def handle_client_disconnect(_: Request, __: ClientDisconnect) -> Response:
@@ -438,19 +449,19 @@ def install_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
         )  # the client has gone; no server error
 
 
-def make_defect_response(error: Exception) -> Response:
+def make_unexpected_error_response(error: Exception) -> Response:
     """Return the response to an unexpected exception: an internal error with the number of its log entry."""
-    return make_error_response(500, log_defect(error), code="defect")
+    return make_error_response(500, log_unexpected_error(error), code="defect")
 
 
-def log_defect(error: Exception) -> str:
+def log_unexpected_error(error: Exception) -> str:
     """Log an unexpected exception and return the public message for it."""
     number = secrets.token_hex(4)
     log.error("incident %s", number, exc_info=error)
     return f"internal error in Pramana; see incident {number} in the server's log"
 
 
-def _validation_detail(error: Mapping[str, Any]) -> dict[str, Any]:
+def _validation_error_to_detail(error: Mapping[str, Any]) -> dict[str, Any]:
     """Return a validation error of the framework, with its path in the names of files."""
     where, *inside = error["loc"]
     if error["type"] == "json_invalid":

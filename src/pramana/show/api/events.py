@@ -28,19 +28,19 @@ from pramana.show.api.runs import RunId
 
 router = APIRouter(tags=["events"])
 MAX_SEQ = 2**63 - 1
-_Last = Annotated[
+_LastEventId = Annotated[
     int | None, Header(alias="Last-Event-ID", ge=0, le=MAX_SEQ, description="Number of the last event received")
 ]
-_For = Annotated[
+_StreamSeconds = Annotated[
     float | None, Query(alias="seconds", gt=0, le=86_400, description="End the stream after this many seconds")
 ]
 
 
-END_TIMEOUT_S = 1.0
+CLOSE_STREAM_TIMEOUT_S = 1.0
 """How long a client that does not read may keep an ended stream open."""
 
 
-_NAMES: dict[type, bytes] = {
+_EVENT_NAMES: dict[type, bytes] = {
     ResultView: b"result",
     ProgressView: b"progress",
     FinishedView: b"finished",
@@ -62,7 +62,7 @@ def encode_event(event: RunEvent | ChangeEvent) -> bytes:
     number = event.seq if isinstance(event, ResultView) else getattr(event, "number", None)
     data = {} if isinstance(event, MissedView) else event.stages if isinstance(event, CallsView) else event
     numbered = b"" if number is None else b"id: %d\n" % number
-    return numbered + b"event: " + _NAMES[type(event)] + b"\ndata: " + to_json_bytes(data) + b"\n\n"
+    return numbered + b"event: " + _EVENT_NAMES[type(event)] + b"\ndata: " + to_json_bytes(data) + b"\n\n"
 
 
 class EventStream(StreamingResponse):
@@ -82,12 +82,12 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
         if limit.expired():
             with suppress(TimeoutError):
-                async with asyncio.timeout(END_TIMEOUT_S):
+                async with asyncio.timeout(CLOSE_STREAM_TIMEOUT_S):
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _describe_stream(*errors: int) -> dict[str, Any]:
-    told = document_route(None, *errors)
+def _document_stream(*error_statuses: int) -> dict[str, Any]:
+    told = document_route(None, *error_statuses)
     told["responses"][200] = {
         "description": "Stream of events until the connection ends",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
@@ -95,13 +95,13 @@ def _describe_stream(*errors: int) -> dict[str, Any]:
     return told | {"response_class": EventStream}
 
 
-@router.get("/api/events", summary="Follow all events", **_describe_stream())
+@router.get("/api/events", summary="Follow all events", **_document_stream())
 async def follow(
     request: Request,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.follow_changes)],
-    last: _Last = None,
-    seconds: _For = None,
+    last: _LastEventId = None,
+    seconds: _StreamSeconds = None,
 ) -> Response:
     """Stream a `change` event for everything created, changed or deleted, with `kind`, `id` and `action`.
 
@@ -109,18 +109,18 @@ async def follow(
     as changes since then are kept. If they are not, it begins with `missed`: reload everything then.
     """
     found = await runs.follow_changes(app, caller, last)
-    return EventStream(app.streams, _encode_until(found, seconds), request_user(request))
+    return EventStream(app.streams, _encode_events(found, seconds), request_user(request))
 
 
-@router.get("/api/runs/{run_id}/events", summary="Follow a run", **_describe_stream(404))
+@router.get("/api/runs/{run_id}/events", summary="Follow a run", **_document_stream(404))
 async def follow_run(
     run_id: RunId,
     request: Request,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.follow_run)],
-    last: _Last = None,
+    last: _LastEventId = None,
     after: Annotated[int, Query(ge=0, le=MAX_SEQ, description="Leave out results up to this number")] = 0,
-    seconds: _For = None,
+    seconds: _StreamSeconds = None,
 ) -> Response:
     """Stream each `result` as it is stored, `progress`, and `finished` when the run ends; then the stream ends.
 
@@ -128,16 +128,18 @@ async def follow_run(
     the calls at each stage (`ringing`, `caller`, `waiting`, `agent`, `scoring`), for a run of this server.
     """
     found = await runs.follow_run(app, caller, run_id, after if last is None else last)
-    return EventStream(app.streams, _encode_until(found, seconds), request_user(request))
+    return EventStream(app.streams, _encode_events(found, seconds), request_user(request))
 
 
-async def _encode_until(events: AsyncGenerator[RunEvent | ChangeEvent], seconds: float | None) -> AsyncIterator[bytes]:
+async def _encode_events(
+    events: AsyncGenerator[RunEvent | ChangeEvent], duration_s: float | None
+) -> AsyncIterator[bytes]:
     async with aclosing(events) as found:
-        if seconds is None:
+        if duration_s is None:
             async for each in found:
                 yield encode_event(each)
             return
-        end = asyncio.get_running_loop().time() + seconds
+        end = asyncio.get_running_loop().time() + duration_s
         while True:
             try:
                 async with asyncio.timeout_at(end):

@@ -21,27 +21,27 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pramana.app import App, Credential, is_loopback
-from pramana.app.access import ANONYMOUS, NO_TOKEN, Bucket
+from pramana.app.access import ANONYMOUS, NO_TOKEN, RateLimitBucket
 from pramana.errors import PramanaError
-from pramana.show.api.envelope import error_response, make_defect_response, make_error_response
-from pramana.show.api.peer import is_forwarded, is_own_account
+from pramana.show.api.envelope import make_error_response, make_pramana_error_response, make_unexpected_error_response
+from pramana.show.api.peer import is_forwarded, is_same_os_account
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-COOKIE = "pramana_session"
+SESSION_COOKIE_NAME = "pramana_session"
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 UPLOAD_PATH = "/audio"
-HEALTH = "/api/health"
+HEALTH_PATH = "/api/health"
 """For monitoring: needs no authentication and is not rate-limited."""
 SUBMISSION_PATHS = "/api/submit", "/api/submit/batch"
-BADGES = "/api/badge/"
+BADGE_PATH_PREFIX = "/api/badge/"
 STATIC, SOCKETS = "/_nicegui/", "/_nicegui_ws"
-REDIRECT_TIMEOUT_S = 1.0
+SOCKET_CLOSE_DELAY_S = 1.0
 """How long a page has to follow a redirect before its WebSocket is closed."""
-STALL_TIMEOUT_S = 30.0
+BODY_STALL_TIMEOUT_S = 30.0
 """How long a request body may pause; a client that sends a byte a minute would occupy a slot for ever."""
-_SECURITY = (
+_SECURITY_HEADERS = (
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
     ("referrer-policy", "no-referrer"),
@@ -67,12 +67,12 @@ class Gate:
             await self._app(scope, receive, send)
             return
         try:
-            refused = await self._check_host_and_origin(scope)
+            refused = await self._make_early_response(scope)
         except PramanaError as error:  # not allowed, or the store cannot be read
-            refused = error_response(error)
+            refused = make_pramana_error_response(error)
         except Exception as error:  # noqa: BLE001 - logged with a number and answered like any other internal error
-            refused = make_defect_response(error)
-        guarded = self._add_headers(scope, send)
+            refused = make_unexpected_error_response(error)
+        guarded = self._wrap_send_with_headers(scope, send)
         if refused is not None:
             await self._send_refusal(refused, scope, receive, guarded)
         elif scope["type"] == "websocket":
@@ -82,7 +82,7 @@ class Gate:
 
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a WebSocket to the application, and close it soon after its token or session has ended."""
-        async with self._serving.streams.cancel_when_ended(scope["pramana.user"], REDIRECT_TIMEOUT_S) as limit:
+        async with self._serving.streams.cancel_when_ended(scope["pramana.user"], SOCKET_CLOSE_DELAY_S) as limit:
             await self._serve_request(scope, receive, send)
         if limit.expired():
             with suppress(RuntimeError):  # already closed
@@ -97,7 +97,7 @@ class Gate:
             await send(message)
 
         try:
-            await self._app(scope, self._limit_body(scope, receive), send_with_note)
+            await self._app(scope, self._wrap_receive_with_limits(scope, receive), send_with_note)
         except RequestAborted as error:
             await self._send_refusal(make_error_response(error.status_code, error.detail), scope, receive, send)
         except Exception as error:
@@ -105,12 +105,12 @@ class Gate:
                 return
             if begun:
                 raise  # part of the response is sent already: the connection ends, and uvicorn logs it
-            await self._send_refusal(make_defect_response(error), scope, receive, send)
+            await self._send_refusal(make_unexpected_error_response(error), scope, receive, send)
 
-    async def _check_host_and_origin(self, scope: Scope) -> "Response | None":
+    async def _make_early_response(self, scope: Scope) -> "Response | None":
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if not self._is_own_host(host):
+        if not self._is_allowed_host(host):
             return make_error_response(
                 421,
                 "host not allowed: use the server's own address, or start the server with --allow-host NAME",
@@ -127,8 +127,8 @@ class Gate:
         if scope["type"] == "http" and _is_preflight(scope, headers):
             from starlette.responses import Response
 
-            return Response(status_code=204, headers=_PREFLIGHT)
-        if scope["path"] == HEALTH:
+            return Response(status_code=204, headers=_PREFLIGHT_HEADERS)
+        if scope["path"] == HEALTH_PATH:
             return None
         await self._authorize(scope, headers, is_foreign=not is_own)
         length = headers.get("content-length", "0")
@@ -138,15 +138,17 @@ class Gate:
 
     # ── Hosts and origins ──
 
-    def _is_own_host(self, host: str) -> bool:
-        name = _host_name(host)
+    def _is_allowed_host(self, host: str) -> bool:
+        name = _parse_host_name(host)
         if name is None:
             return False
         if name in self._serving.allowed_hosts or name == self._serving.host:
             return True
         if is_loopback(self._serving.host):
             return is_loopback(name)
-        return is_loopback(name) or _is_address(name)  # a page cannot make a browser send an IP address of its choice
+        return is_loopback(name) or _is_ip_address(
+            name
+        )  # a page cannot make a browser send an IP address of its choice
 
     # ── Authentication ──
 
@@ -155,28 +157,28 @@ class Gate:
         if _is_page_asset(scope):
             scope["pramana.user"] = ANONYMOUS
             return
-        credential = self._credential(scope, headers, is_foreign=is_foreign)
+        credential = self._read_credential(scope, headers, is_foreign=is_foreign)
         access, scope["pramana.credential"] = self._serving.access, credential
         user = await access.authorize(credential, partial(scope.__setitem__, "pramana.limits"))
         scope["pramana.user"] = user
         if user.role is None and not self._is_open_to_anonymous(scope["path"]):
             raise access.make_unauthorized(NO_TOKEN)
 
-    def _credential(self, scope: Scope, headers: Headers, *, is_foreign: bool) -> Credential:
+    def _read_credential(self, scope: Scope, headers: Headers, *, is_foreign: bool) -> Credential:
         kind, _, shown = headers.get("authorization", "").partition(" ")
         secret = shown.strip() if kind.lower() == "bearer" else ""
-        own = not (secret or is_foreign or is_forwarded(headers.keys())) and self._is_own_account(scope)
+        own = not (secret or is_foreign or is_forwarded(headers.keys())) and self._is_same_os_account(scope)
         return Credential(
-            secret or None, _session_cookie(headers), own_account=own, address=self._client_address(scope)
+            secret or None, _read_session_secret(headers), is_own_account=own, address=self._client_address(scope)
         )
 
-    def _is_own_account(self, scope: Scope) -> bool:
+    def _is_same_os_account(self, scope: Scope) -> bool:
         """Return whether the server's own account is connected; asks the kernel once per connection."""
         if not self._serving.trusts_own_account:
             return False
         connection: dict[str, bool] = scope.get("pramana.connection", {})
         if "own_account" not in connection:
-            connection["own_account"] = is_own_account(scope.get("client"), scope.get("server"))
+            connection["own_account"] = is_same_os_account(scope.get("client"), scope.get("server"))
         return connection["own_account"]
 
     def _is_open_to_anonymous(self, path: str) -> bool:
@@ -184,7 +186,7 @@ class Gate:
 
         The API's documentation is public, and the sign-in page must be reachable without a token.
         """
-        if path in SUBMISSION_PATHS or path.startswith(BADGES):
+        if path in SUBMISSION_PATHS or path.startswith(BADGE_PATH_PREFIX):
             return self._serving.preferences().anonymous_submission
         return not _is_below(path, "/api", UPLOAD_PATH) and not path.startswith(SOCKETS)
 
@@ -193,12 +195,12 @@ class Gate:
     def _client_address(self, scope: Scope) -> str:
         """Return the client's IP address; behind trusted proxies, the one that the outermost of them reported."""
         client = scope.get("client")
-        nearest = _read_address(client[0]) if client else None
+        nearest = _parse_ip_address(client[0]) if client else None
         if nearest is None:
             return "?"
         hops = ",".join(Headers(scope=scope).getlist("x-forwarded-for")).split(",")
         while hops and any(nearest in each for each in self._serving.trusted_proxies):
-            hop = _read_address(hops.pop().strip())
+            hop = _parse_ip_address(hops.pop().strip())
             if hop is None:
                 break
             nearest = hop
@@ -213,7 +215,7 @@ class Gate:
         what = "recording" if _is_below(scope["path"], UPLOAD_PATH) else "request"
         return f"a {what} may have at most {self._max_body_bytes(scope) >> 20} MB; send a smaller {what}"
 
-    def _limit_body(self, scope: Scope, receive: Receive) -> Receive:
+    def _wrap_receive_with_limits(self, scope: Scope, receive: Receive) -> Receive:
         most, taken, whole = self._max_body_bytes(scope), 0, scope["type"] != "http"
 
         async def receive_limited() -> Message:
@@ -221,10 +223,12 @@ class Gate:
             if whole:  # the only message still to come is the disconnect
                 return await receive()
             try:
-                async with asyncio.timeout(STALL_TIMEOUT_S):
+                async with asyncio.timeout(BODY_STALL_TIMEOUT_S):
                     message = await receive()
             except TimeoutError:
-                raise RequestAborted(408, f"no more data of this request arrived for {STALL_TIMEOUT_S:g} s") from None
+                raise RequestAborted(
+                    408, f"no more data of this request arrived for {BODY_STALL_TIMEOUT_S:g} s"
+                ) from None
             if message["type"] == "http.request":
                 taken += len(message.get("body", b""))
                 whole = not message.get("more_body", False)
@@ -236,19 +240,19 @@ class Gate:
 
     # ── Responses ──
 
-    def _add_headers(self, scope: Scope, send: Send) -> Send:
+    def _wrap_send_with_headers(self, scope: Scope, send: Send) -> Send:
         origin = Headers(scope=scope).get("origin")
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in _SECURITY:
+                for name, value in _SECURITY_HEADERS:
                     headers.setdefault(name, value)
                 headers.setdefault("content-security-policy", STRICT_CONTENT_POLICY)
                 if scope["path"].startswith("/api/"):
                     headers.setdefault("cache-control", "no-store")
                 if "pramana.limits" in scope:
-                    bucket: Bucket = scope["pramana.limits"]
+                    bucket: RateLimitBucket = scope["pramana.limits"]
                     headers["x-ratelimit-limit"], headers["x-ratelimit-remaining"] = map(str, bucket[:2])
                     headers["x-ratelimit-reset"] = str(round(bucket.full_in_s + 0.5))
                 if origin in self._serving.preferences().cors_origins:
@@ -266,7 +270,7 @@ class Gate:
             await response(scope, receive, send)
 
 
-_PREFLIGHT = {
+_PREFLIGHT_HEADERS = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
     "Access-Control-Allow-Headers": "Authorization, Content-Type, Last-Event-ID, Range",
     "Access-Control-Max-Age": "600",
@@ -286,10 +290,10 @@ def _is_preflight(scope: Scope, headers: Headers) -> bool:
     return scope["type"] == "http" and scope["method"] == "OPTIONS" and "access-control-request-method" in headers
 
 
-def _session_cookie(headers: Headers) -> str | None:
+def _read_session_secret(headers: Headers) -> str | None:
     """Return the session secret in a browser's cookie."""
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        found = SimpleCookie(headers.get("cookie", "")).get(SESSION_COOKIE_NAME)
     except CookieError:
         return None
     return found.value if found and found.value else None
@@ -302,10 +306,10 @@ def _is_origin_of(origin: str, host: str) -> bool:
         return False
 
 
-def _host_name(host: str) -> str | None:
+def _parse_host_name(host: str) -> str | None:
     """Return the name in a Host header, without its port.
 
-    >>> _host_name("localhost:3000"), _host_name("[::1]:3000"), _host_name("a b")
+    >>> _parse_host_name("localhost:3000"), _parse_host_name("[::1]:3000"), _parse_host_name("a b")
     ('localhost', '::1', None)
     """
     try:
@@ -316,11 +320,11 @@ def _host_name(host: str) -> str | None:
     return parts.hostname if parts.netloc == host and not parts.username and " " not in host else None
 
 
-def _read_address(text: str) -> IPv4Address | IPv6Address | None:
+def _parse_ip_address(text: str) -> IPv4Address | IPv6Address | None:
     """Return the IP address in a forwarding header's entry, with or without its port.
 
-    >>> _read_address("203.0.113.7:4711"), _read_address("[2001:db8::1]:80"), _read_address("::ffff:192.0.2.1")
-    (IPv4Address('203.0.113.7'), IPv6Address('2001:db8::1'), IPv4Address('192.0.2.1'))
+    >>> [str(_parse_ip_address(each)) for each in ("203.0.113.7:4711", "[2001:db8::1]:80", "::ffff:192.0.2.1")]
+    ['203.0.113.7', '2001:db8::1', '192.0.2.1']
     """
     bare = text[1:].partition("]")[0] if text.startswith("[") else text
     if bare.count(":") == 1:
@@ -332,7 +336,7 @@ def _read_address(text: str) -> IPv4Address | IPv6Address | None:
     return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
 
 
-def _is_address(name: str) -> bool:
+def _is_ip_address(name: str) -> bool:
     try:
         ip_address(name)
     except ValueError:

@@ -22,8 +22,8 @@ from pramana.show.api.envelope import (
 )
 
 router = APIRouter(tags=["models"])
-prices = APIRouter(tags=["prices"])
-weights = APIRouter(tags=["weights"])
+prices_router = APIRouter(tags=["prices"])
+weights_router = APIRouter(tags=["weights"])
 MAX_PRICED_MODELS = 200
 """Most models in one request for prices."""
 
@@ -45,7 +45,7 @@ async def model_history(
 ) -> Response:
     """Return pass rate and latency of a model, per run and per day."""
     found = await model_cases.model_history(app, caller, HistoryRequest(model=model, limit=limit))
-    return make_answer(found.history, {"total": found.total, "shown": found.shown_runs})
+    return make_answer(found.history, {"total": found.total_run_count, "shown": found.shown_run_count})
 
 
 # ── Prices ──
@@ -55,12 +55,12 @@ async def model_history(
 class PriceBody(Body):
     """A price to set."""
 
-    def price(self) -> NewPrice:
+    def to_price(self) -> NewPrice:
         """Return the price as the use case takes it."""
         return NewPrice(**{name: getattr(self, name) for name in NewPrice.__struct_fields__})
 
 
-@prices.get("/api/prices", summary="List prices of models", **document_route(list[PriceView]))
+@prices_router.get("/api/prices", summary="List prices of models", **document_route(list[PriceView]))
 async def list_prices(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(price_cases.list_prices)],
@@ -74,10 +74,10 @@ async def list_prices(
     """
     found = await price_cases.list_prices(app, caller, model or ())
     file = {"exists": found.file_exists, "problem": found.file_problem}
-    return make_answer(found.items, {"published": found.published, "file": file})
+    return make_answer(found.items, {"published": found.published_source, "file": file})
 
 
-@prices.put("/api/prices/{model:path}", summary="Set a price", **document_route(PriceView))
+@prices_router.put("/api/prices/{model:path}", summary="Set a price", **document_route(PriceView))
 async def set_price(
     model: str,
     body: PriceBody,
@@ -88,10 +88,10 @@ async def set_price(
 
     It applies to runs started or resumed from now on; costs that are already stored do not change.
     """
-    return make_answer(await price_cases.set_price(app, caller, model, body.price()))
+    return make_answer(await price_cases.set_price(app, caller, model, body.to_price()))
 
 
-@prices.delete("/api/prices/{model:path}", summary="Delete a price", **document_route(PriceView, 404))
+@prices_router.delete("/api/prices/{model:path}", summary="Delete a price", **document_route(PriceView, 404))
 async def delete_price(
     model: str, app: AppDependency, caller: Annotated[Credential, require_caller(price_cases.delete_price)]
 ) -> Response:
@@ -102,7 +102,9 @@ async def delete_price(
 # ── Weights ──
 
 
-@weights.get("/api/weights", summary="List the weights of the embedded models", **document_route(list[WeightsView]))
+@weights_router.get(
+    "/api/weights", summary="List the weights of the embedded models", **document_route(list[WeightsView])
+)
 async def list_weights(
     app: AppDependency, caller: Annotated[Credential, require_caller(weight_cases.list_weights)]
 ) -> Response:
@@ -110,7 +112,7 @@ async def list_weights(
     return make_answer(await weight_cases.list_weights(app, caller))
 
 
-@weights.post(
+@weights_router.post(
     "/api/weights/{name}/pull",
     summary="Download weights",
     **document_route(

@@ -11,12 +11,14 @@ import sys
 from collections.abc import Iterable
 from ipaddress import ip_address
 
-_FORWARDING = frozenset(("forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "x-cluster-client-ip"))
+_FORWARDING_HEADERS = frozenset(
+    ("forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "x-cluster-client-ip")
+)
 _SOCK_DIAG, _BY_FAMILY, _REQUEST = 4, 20, 1
 """NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY and NLM_F_REQUEST in the kernel's headers."""
 _ANY, _ANY_COOKIE = 0xFFFF_FFFF, b"\xff" * 8
 _HEADER, _QUESTION = struct.Struct("=IHHII"), struct.Struct("=BBBxI")
-_ANSWER_HEADER = struct.Struct("=2I")
+_UID_AND_INODE = struct.Struct("=2I")
 _UID_OFFSET = _HEADER.size + 4 + 48 + 3 * 4
 """The user and the inode follow the state, the addresses and three other numbers."""
 _STATE_OFFSET, _LISTENING = _HEADER.size + 1, 10
@@ -32,21 +34,21 @@ def is_forwarded(headers: Iterable[str]) -> bool:
     >>> is_forwarded(["host", "x-forwarded-host"]), is_forwarded(["host", "accept"])
     (True, False)
     """
-    return any(name in _FORWARDING or name.startswith(("x-forwarded", "cf-connecting-ip")) for name in headers)
+    return any(name in _FORWARDING_HEADERS or name.startswith(("x-forwarded", "cf-connecting-ip")) for name in headers)
 
 
-def is_own_account(client: Address | None, server: Address | None) -> bool:
+def is_same_os_account(client: Address | None, server: Address | None) -> bool:
     """Return whether the client's socket of a loopback connection belongs to the account of this process."""
     if sys.platform != "linux" or client is None or server is None:
         return False
     try:
-        uid = _socket_owner(client, server)
+        uid = _read_socket_uid(client, server)
     except (OSError, ValueError, struct.error):
         return False
     return uid is not None and uid == os.geteuid() != _OVERFLOW_UID
 
 
-def _socket_owner(client: Address, server: Address) -> int | None:
+def _read_socket_uid(client: Address, server: Address) -> int | None:
     """Return the account of a client's socket; None if its process has closed it, since it then has no owner."""
     near, far = (ip_address(each[0].partition("%")[0]) for each in (client, server))
     mapped = getattr(near, "ipv4_mapped", None) or near
@@ -64,5 +66,5 @@ def _socket_owner(client: Address, server: Address) -> int | None:
         return None
     if said[_STATE_OFFSET] == _LISTENING:
         return None
-    uid, inode = _ANSWER_HEADER.unpack_from(said, _UID_OFFSET)
+    uid, inode = _UID_AND_INODE.unpack_from(said, _UID_OFFSET)
     return uid if inode else None

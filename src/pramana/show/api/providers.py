@@ -7,7 +7,7 @@ from pydantic import Field
 
 from pramana.app import Credential, providers
 from pramana.app.providers import NewProvider, ProbeResultView, ProviderView
-from pramana.providers.names import KINDS, MAX_LENGTH
+from pramana.providers.names import MAX_ADDRESS_OR_MODEL_LENGTH, REGISTRABLE_KINDS
 from pramana.show.api.envelope import (
     AppDependency,
     Body,
@@ -28,7 +28,7 @@ MAX_KEY_LENGTH = 8_192
 class ArgumentsBody(Body):
     """Further settings of a provider."""
 
-    model: str | None = Field(None, max_length=MAX_LENGTH)
+    model: str | None = Field(None, max_length=MAX_ADDRESS_OR_MODEL_LENGTH)
     description: str | dict[str, Any] | None = Field(
         None, description="Description of a WebSocket agent, as YAML or JSON"
     )
@@ -37,7 +37,7 @@ class ArgumentsBody(Body):
 class ChangeBody(Body):
     """The fields to change; null removes a value, fields left out stay as they are."""
 
-    base_url: str | None = Field(None, max_length=MAX_LENGTH)
+    base_url: str | None = Field(None, max_length=MAX_ADDRESS_OR_MODEL_LENGTH)
     arguments: ArgumentsBody | None = None
     api_key: str | None = Field(None, min_length=1, max_length=MAX_KEY_LENGTH)
 
@@ -54,7 +54,7 @@ class ProviderBody(ChangeBody):
     """A provider to register."""
 
     id: str = Field(max_length=64, description="Name to type before the colon: id:MODEL")
-    kind: str = Field(max_length=64, description=f"One of {', '.join(KINDS)}")
+    kind: str = Field(max_length=64, description=f"One of {', '.join(REGISTRABLE_KINDS)}")
 
 
 class DescriptionBody(Body):
@@ -79,7 +79,7 @@ class RotatedShape(Shape):
 class ProbeBody(Body):
     """The options of a provider test."""
 
-    model: str | None = Field(None, min_length=1, max_length=MAX_LENGTH)
+    model: str | None = Field(None, min_length=1, max_length=MAX_ADDRESS_OR_MODEL_LENGTH)
 
 
 @router.get("/api/providers", summary="List providers", **document_route(list[ProviderView]))

@@ -37,13 +37,13 @@ from pramana.show.api.envelope import (
     make_answer,
     make_envelope_model,
     make_page_meta,
-    read_pieces,
+    read_chunks,
     require_caller,
     to_camel_case,
 )
 
 router = APIRouter(tags=["runs"])
-compare = APIRouter(tags=["compare"])
+compare_router = APIRouter(tags=["compare"])
 RunId = Annotated[str, Path(description="ID of the run, the beginning of the ID, or latest")]
 """The run to read. Routes that change a run accept only a full id: `latest` may be another run by then."""
 ScoredRunId = Annotated[
@@ -51,7 +51,7 @@ ScoredRunId = Annotated[
 ]
 """The run to read, by its current scoring or by another."""
 MAX_IDS = 1_000
-LONGEST_NAME = MAX_NAME_CHARS
+MAX_NAME_LENGTH = MAX_NAME_CHARS
 _EXPORT_MEDIA_TYPES: Mapping[Format, tuple[str, str]] = {
     "json": ("application/json", "json"),
     "jsonl": ("application/x-ndjson", "jsonl"),
@@ -61,8 +61,8 @@ _EXPORT_MEDIA_TYPES: Mapping[Format, tuple[str, str]] = {
     "markdown": ("text/markdown; charset=utf-8", "md"),
     "html": ("text/html; charset=utf-8", "html"),
 }
-_Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
-_Several = _Name | Annotated[list[_Name], Field(max_length=100)] | None
+_Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH)]
+_OneOrMoreNames = _Name | Annotated[list[_Name], Field(max_length=100)] | None
 
 
 # ── Bodies ──
@@ -74,15 +74,15 @@ class LimitsBody(Body):
 
     def to_limits(self) -> Limits:
         """Return the body as `Limits`."""
-        return Limits(**self._with_own_names(runs.PUBLISHED_LIMITS.values()))
+        return Limits(**self._rename_to_limit_fields(runs.PUBLISHED_LIMITS.values()))
 
     def to_changed_limits(self) -> dict[str, Any]:
         """Return the fields that were sent, under the names of `Limits`."""
-        return self._with_own_names(self.model_fields_set)
+        return self._rename_to_limit_fields(self.model_fields_set)
 
-    def _with_own_names(self, wanted: Collection[str]) -> dict[str, Any]:
+    def _rename_to_limit_fields(self, published_names: Collection[str]) -> dict[str, Any]:
         named = runs.PUBLISHED_LIMITS.items()
-        return {name: getattr(self, published) for name, published in named if published in wanted}
+        return {name: getattr(self, published) for name, published in named if published in published_names}
 
 
 class ScenariosBody(Body):
@@ -91,12 +91,12 @@ class ScenariosBody(Body):
     ids: Annotated[list[_Name], Field(max_length=MAX_IDS)] = Field(default_factory=list)
     type: ScenarioType | list[ScenarioType] | None = None
     difficulty: Difficulty | list[Difficulty] | None = None
-    language: _Several = None
-    tag: _Several = Field(
+    language: _OneOrMoreNames = None
+    tag: _OneOrMoreNames = Field(
         default=None, description="Any of these tags; `domain:` matches every tag that starts with it"
     )
-    all_tags: _Several = Field(default=None, description="All of these tags")
-    text: Annotated[str, Field(max_length=LONGEST_NAME)] = ""
+    all_tags: _OneOrMoreNames = Field(default=None, description="All of these tags")
+    text: Annotated[str, Field(max_length=MAX_NAME_LENGTH)] = ""
 
 
 @add_fields_of(
@@ -108,7 +108,7 @@ class ScenariosBody(Body):
             description="Scenarios stored on this server: all, a list of IDs, or filters",
         ),
     ),
-    modality=(_Several, Field(default=None, description="text, voice, noisy; several as a list")),
+    modality=(_OneOrMoreNames, Field(default=None, description="text, voice, noisy; several as a list")),
     limits=(LimitsBody | None, None),
 )
 class RunBody(Body):
@@ -126,12 +126,12 @@ class RunBody(Body):
         return RunRequest(**sent, modalities=tuple(_as_list(modality)) if modality else None)
 
 
-def _body_defaults(body: type[Body], within: str = "") -> dict[str, Any]:
+def _collect_defaults(body: type[Body], path_prefix: str = "") -> dict[str, Any]:
     stated = ((to_camel(name), each) for name, each in body.model_fields.items() if not each.is_required())
-    return {f"{within}{name}": each.get_default(call_default_factory=True) for name, each in stated}
+    return {f"{path_prefix}{name}": each.get_default(call_default_factory=True) for name, each in stated}
 
 
-DEFAULTS: Mapping[str, Any] = {**_body_defaults(RunBody), **_body_defaults(LimitsBody, "limits.")}
+DEFAULTS_BY_PATH: Mapping[str, Any] = {**_collect_defaults(RunBody), **_collect_defaults(LimitsBody, "limits.")}
 """The default of each field of the body, by its path (`limits.concurrency`)."""
 
 
@@ -139,7 +139,7 @@ DEFAULTS: Mapping[str, Any] = {**_body_defaults(RunBody), **_body_defaults(Limit
 class RunEditBody(Body):
     """The changes to a run; fields that are left out or null stay as they are."""
 
-    def changes(self) -> RunEdit:
+    def to_run_edit(self) -> RunEdit:
         """Return the body as a `RunEdit`."""
         return RunEdit(**{name: getattr(self, name) for name in self.model_fields_set})
 
@@ -150,21 +150,21 @@ class ResumeBody(Body):
     limits: LimitsBody | None = None
 
 
-def _as_list(given: Any) -> list[Any]:
-    return given if isinstance(given, list) else [given]
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
-def _make_selection(given: Any) -> Selection | None:
-    if given is None:
+def _make_selection(scenarios: Any) -> Selection | None:
+    if scenarios is None:
         return None
-    if given == "all":
+    if scenarios == "all":
         return Selection()
-    if isinstance(given, list):
-        if not given:
+    if isinstance(scenarios, list):
+        if not scenarios:
             raise InvalidInput('scenarios is an empty list; name scenarios by ID, or write "all"')
-        return Selection(ids=tuple(given))
+        return Selection(ids=tuple(scenarios))
     names = {name: to_snake(runs.SELECTION_NAMES.get(name, name)) for name in Selection.__struct_fields__}
-    sent = {name: getattr(given, field) for name, field in names.items() if field in given.model_fields_set}
+    sent = {name: getattr(scenarios, field) for name, field in names.items() if field in scenarios.model_fields_set}
     filters: dict[str, Any] = {
         name: value if name == "text" else tuple(_as_list(value)) for name, value in sent.items() if value is not None
     }
@@ -203,9 +203,9 @@ async def list_runs(
     page: PageNumber = 1,
     page_size: PageSize = 50,
     status: RunStatus | None = None,
-    model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
-    suite: Annotated[str | None, Query(max_length=LONGEST_NAME, description="Suite name, or its beginning")] = None,
-    text: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
+    model: Annotated[str | None, Query(max_length=MAX_NAME_LENGTH)] = None,
+    suite: Annotated[str | None, Query(max_length=MAX_NAME_LENGTH, description="Suite name, or its beginning")] = None,
+    text: Annotated[str | None, Query(max_length=MAX_NAME_LENGTH)] = None,
     *,
     outcomes: Annotated[
         bool, Query(description="Include outcome counts and `casesDigest`, which is equal for runs of the same cases")
@@ -233,10 +233,10 @@ async def read_run(
     read = runs.read_run if summary else runs.read_progress
     found = await read(app, caller, run_id)
     said = msgspec.to_builtins(replace(found, summary=None))
-    return make_answer({**said, "summary": _summary_data(found.summary) if found.summary else None})
+    return make_answer({**said, "summary": _summary_to_data(found.summary) if found.summary else None})
 
 
-def _summary_data(summary: Summary) -> dict[str, Any]:
+def _summary_to_data(summary: Summary) -> dict[str, Any]:
     """Return a summary with its names in camelCase; the names of categories, tags and models are unchanged."""
     data = summary.as_data()
     by = {name: {value: to_camel_case(rate) for value, rate in rows.items()} for name, rows in data.pop("by").items()}
@@ -248,9 +248,9 @@ def _summary_data(summary: Summary) -> dict[str, Any]:
     return {**to_camel_case(data), **rubric, "by": by, **({"byModel": by_model} if by_model else {})}
 
 
-_CASE = "ID or digest of a case"
-_TEXT = "Part of a case's ID"
-_TAG = "Tag of the case"
+_CASE_DESCRIPTION = "ID or digest of a case"
+_TEXT_DESCRIPTION = "Part of a case's ID"
+_TAG_DESCRIPTION = "Tag of the case"
 
 
 @router.get("/api/runs/{run_id}/results", summary="List results", **document_route(list[ResultView], 404))
@@ -261,10 +261,10 @@ async def list_results(
     page: PageNumber = 1,
     page_size: PageSize = 50,
     outcome: Outcome | None = None,
-    model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
-    case: Annotated[str | None, Query(max_length=LONGEST_NAME, description=_CASE)] = None,
-    text: Annotated[str | None, Query(max_length=LONGEST_NAME, description=_TEXT)] = None,
-    tag: Annotated[str | None, Query(max_length=LONGEST_NAME, description=_TAG)] = None,
+    model: Annotated[str | None, Query(max_length=MAX_NAME_LENGTH)] = None,
+    case: Annotated[str | None, Query(max_length=MAX_NAME_LENGTH, description=_CASE_DESCRIPTION)] = None,
+    text: Annotated[str | None, Query(max_length=MAX_NAME_LENGTH, description=_TEXT_DESCRIPTION)] = None,
+    tag: Annotated[str | None, Query(max_length=MAX_NAME_LENGTH, description=_TAG_DESCRIPTION)] = None,
 ) -> Response:
     """Return results in the order they were stored, each with the beginning of its reply."""
     wanted = runs.ResultFilter(
@@ -281,10 +281,10 @@ async def read_result(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.read_result)],
     outcome: Outcome | None = None,
-    model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
-    case: Annotated[str | None, Query(max_length=LONGEST_NAME, description=_CASE)] = None,
-    text: Annotated[str | None, Query(max_length=LONGEST_NAME, description=_TEXT)] = None,
-    tag: Annotated[str | None, Query(max_length=LONGEST_NAME, description=_TAG)] = None,
+    model: Annotated[str | None, Query(max_length=MAX_NAME_LENGTH)] = None,
+    case: Annotated[str | None, Query(max_length=MAX_NAME_LENGTH, description=_CASE_DESCRIPTION)] = None,
+    text: Annotated[str | None, Query(max_length=MAX_NAME_LENGTH, description=_TEXT_DESCRIPTION)] = None,
+    tag: Annotated[str | None, Query(max_length=MAX_NAME_LENGTH, description=_TAG_DESCRIPTION)] = None,
 ) -> Response:
     """Return a full result: the request, the reply, and the checks with their evidence.
 
@@ -359,7 +359,7 @@ async def edit_run(
     run_id: str, body: RunEditBody, app: AppDependency, caller: Annotated[Credential, require_caller(runs.edit_run)]
 ) -> Response:
     """Change the name or the note of a run; fields left out stay as they are, and an empty text removes one."""
-    return make_answer(await runs.edit_run(app, caller, run_id, body.changes()))
+    return make_answer(await runs.edit_run(app, caller, run_id, body.to_run_edit()))
 
 
 @router.delete("/api/runs/{run_id}", summary="Delete a run", **document_route(None, 404, 409))
@@ -397,7 +397,7 @@ async def export_run(
     kind, ending = _EXPORT_MEDIA_TYPES[format_]
     found, file = await runs.render_run(app, caller, run_id, lambda *given: _write_export(format_, *given))
     headers = {"content-disposition": f'attachment; filename="{found}.{ending}"'}
-    return StreamingResponse(read_pieces(file, sys.maxsize), 200, headers, kind)
+    return StreamingResponse(read_chunks(file, sys.maxsize), 200, headers, kind)
 
 
 def _write_export(format_: Format, run: Run, results: Iterator[tuple[Case, Result]]) -> tuple[str, IO[bytes]]:
@@ -421,7 +421,7 @@ def _write_export(format_: Format, run: Run, results: Iterator[tuple[Case, Resul
 # ── Comparisons ──
 
 
-@compare.get("/api/compare", summary="Compare two runs", **document_route(ComparisonView, 404))
+@compare_router.get("/api/compare", summary="Compare two runs", **document_route(ComparisonView, 404))
 async def compare_runs(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(comparisons.compare_runs)],

@@ -25,7 +25,7 @@ from pramana.app.scenarios import (
 from pramana.app.views import PageRequest
 from pramana.errors import InvalidInput, Problem
 from pramana.load.problems import MAX_ERRORS
-from pramana.load.scenario import CAMEL_CASE, Scenario
+from pramana.load.scenario import FIELD_BY_CAMEL_CASE_KEY, Scenario
 from pramana.show.api.envelope import (
     AppDependency,
     Body,
@@ -33,24 +33,24 @@ from pramana.show.api.envelope import (
     PageNumber,
     PageSize,
     Shape,
+    document_query,
     document_route,
-    error_response,
     inline_references,
     make_answer,
     make_page_meta,
+    make_pramana_error_response,
     make_shape,
     problem_to_detail,
-    query_parameters,
     read_query,
     require_caller,
 )
-from pramana.store.scenarios import Mode, ScenarioIdsExist
+from pramana.store.scenarios import ImportMode, ScenarioIdsExist
 
 router = APIRouter(tags=["scenarios"])
 
-_YAML = "application/yaml"
-_YAML_KINDS = frozenset((_YAML, "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain"))
-_JSON_KINDS = frozenset(("", "application/json"))
+_YAML_MEDIA_TYPE = "application/yaml"
+_YAML_MEDIA_TYPES = frozenset((_YAML_MEDIA_TYPE, "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain"))
+_JSON_MEDIA_TYPES = frozenset(("", "application/json"))
 
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class YamlBody(Body):
 class ImportBody(YamlBody):
     """A YAML document to import."""
 
-    mode: Mode | None = Field(None, description="Action for IDs that already exist; default: skip")
+    mode: ImportMode | None = Field(None, description="Action for IDs that already exist; default: skip")
     dry_run: bool | None = Field(None, description="Only report what would change")
 
 
@@ -90,7 +90,7 @@ class LibraryBody(Body):
     files: list[str] | None = Field(
         None, min_length=1, max_length=1_000, description="Files to import; if omitted, all"
     )
-    mode: Mode = "skip"
+    mode: ImportMode = "skip"
     dry_run: bool = False
 
 
@@ -99,11 +99,13 @@ class _RawBody(NamedTuple):
     is_yaml: bool
 
 
-async def _read_raw(request: Request) -> _RawBody:
+async def _read_raw_body(request: Request) -> _RawBody:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in _YAML_KINDS and kind not in _JSON_KINDS:
-        raise HTTPException(415, f'send JSON ({{"yaml": …}}) as application/json, or the YAML itself as {_YAML}')
-    return _RawBody(await request.body(), kind in _YAML_KINDS)
+    if kind not in _YAML_MEDIA_TYPES and kind not in _JSON_MEDIA_TYPES:
+        raise HTTPException(
+            415, f'send JSON ({{"yaml": …}}) as application/json, or the YAML itself as {_YAML_MEDIA_TYPE}'
+        )
+    return _RawBody(await request.body(), kind in _YAML_MEDIA_TYPES)
 
 
 def _parse_body(model: type[YamlBody], raw: _RawBody) -> Any:
@@ -117,27 +119,27 @@ def _parse_body(model: type[YamlBody], raw: _RawBody) -> Any:
         raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in found]) from None
 
 
-def _describe_json_or_yaml(model: type[YamlBody]) -> dict[str, Any]:
+def _document_json_or_yaml_body(model: type[YamlBody]) -> dict[str, Any]:
     """Return the documentation of a body that is JSON or YAML."""
     kinds = {
         "application/json": {"schema": inline_references(model.model_json_schema())},
-        _YAML: {"schema": {"type": "string"}},
+        _YAML_MEDIA_TYPE: {"schema": {"type": "string"}},
     }
     return {"requestBody": {"required": True, "content": kinds}}
 
 
-def _scenario_body(*required: str) -> dict[str, Any]:
+def _document_scenario_body(*required_fields: str) -> dict[str, Any]:
     """Return the documentation of a scenario body: the rules of files, in camelCase."""
     schema = inline_references(Scenario.model_json_schema(by_alias=True))
-    camel = {field: spelling for spelling, field in CAMEL_CASE.items()}
+    camel = {field: spelling for spelling, field in FIELD_BY_CAMEL_CASE_KEY.items()}
     schema["properties"] = {camel.get(name, name): each for name, each in schema["properties"].items()}
-    schema["required"] = list(required)
+    schema["required"] = list(required_fields)
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-_Fields = Annotated[dict[str, Any], Sent()]
+_ScenarioFields = Annotated[dict[str, Any], Sent()]
 _REQUIRED_FIELDS = ("name", "type", "prompt", "expectedOutcome")
-_Seen = Annotated[
+_IfUpdatedAt = Annotated[
     str | None,
     Query(
         alias="ifUpdatedAt",
@@ -147,10 +149,13 @@ _Seen = Annotated[
 ]
 
 
-def _describe_import(*errors: int) -> dict[str, Any]:
+def _document_import(*error_statuses: int) -> dict[str, Any]:
     """Return the documentation of an import's responses: 201 if it was done, 200 for a dry run."""
     told = document_route(
-        ImportedView, *errors, status=201, description="The import is complete, even if every scenario was skipped"
+        ImportedView,
+        *error_statuses,
+        status=201,
+        description="The import is complete, even if every scenario was skipped",
     )
     told["responses"][200] = {**told["responses"][201], "description": "Changes that the import would make (dryRun)"}
     return told
@@ -162,7 +167,7 @@ def _describe_import(*errors: int) -> dict[str, Any]:
 @router.get(
     "/api/scenarios",
     summary="List scenarios",
-    openapi_extra=query_parameters(ScenarioPage),
+    openapi_extra=document_query(ScenarioPage),
     **document_route(list[ScenarioView]),
 )
 async def list_scenarios(
@@ -180,11 +185,11 @@ async def list_scenarios(
 @router.post(
     "/api/scenarios/validate",
     summary="Check a YAML document",
-    openapi_extra=_describe_json_or_yaml(YamlBody),
+    openapi_extra=_document_json_or_yaml_body(YamlBody),
     **document_route(ValidatedShape, 415),
 )
 async def validate_scenarios(
-    raw: Annotated[_RawBody, Depends(_read_raw)],
+    raw: Annotated[_RawBody, Depends(_read_raw_body)],
     app: AppDependency,
     caller: Annotated[Credential, require_caller(scenarios.validate_document)],
     read: Annotated[bool, Query(description="Also return the scenarios as parsed")] = False,
@@ -203,14 +208,16 @@ async def validate_scenarios(
 @router.post(
     "/api/scenarios/import",
     summary="Import a YAML document",
-    openapi_extra=_describe_json_or_yaml(ImportBody),
-    **_describe_import(409, 415),
+    openapi_extra=_document_json_or_yaml_body(ImportBody),
+    **_document_import(409, 415),
 )
 async def import_scenarios(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(scenarios.import_documents)],
-    raw: Annotated[_RawBody, Depends(_read_raw)],
-    mode: Annotated[Mode, Query(description="The same as in the JSON body, for requests that send YAML")] = "skip",
+    raw: Annotated[_RawBody, Depends(_read_raw_body)],
+    mode: Annotated[
+        ImportMode, Query(description="The same as in the JSON body, for requests that send YAML")
+    ] = "skip",
     dry_run: Annotated[bool, Query(alias="dryRun")] = False,
 ) -> Response:
     """Import the scenarios of a document, all or none; with `dryRun`, only return what would change, with status 200.
@@ -233,29 +240,29 @@ async def _import_response(importing: Awaitable[ImportedView], *, dry_run: bool)
     try:
         done = await importing
     except (InvalidInput, ScenarioIdsExist) as error:
-        return error_response(error, MAX_ERRORS)
+        return make_pramana_error_response(error, MAX_ERRORS)
     counts = {"imported": done.imported, "updated": done.updated, "skipped": done.skipped}
     meta: dict[str, Any] = {"totalParsed": sum(map(len, counts.values()))}
     meta |= {f"total{name.capitalize()}": len(ids) for name, ids in counts.items()}
     return make_answer(done, {**meta, "dryRun": True} if dry_run else meta, status=200 if dry_run else 201)
 
 
-class _AsYaml(Response):
-    media_type = _YAML
+class _YamlResponse(Response):
+    media_type = _YAML_MEDIA_TYPE
 
 
 @router.get(
     "/api/scenarios/export",
     summary="Export as YAML",
-    openapi_extra=query_parameters(ScenarioFilter),
+    openapi_extra=document_query(ScenarioFilter),
     **document_route(
         str,
         status_200={
             "description": "YAML that can be imported again unchanged",
-            "content": {_YAML: {"schema": {"type": "object", "required": ["version", "scenarios"]}}},
+            "content": {_YAML_MEDIA_TYPE: {"schema": {"type": "object", "required": ["version", "scenarios"]}}},
         },
     )
-    | {"response_class": _AsYaml},
+    | {"response_class": _YamlResponse},
 )
 async def export_scenarios(
     request: Request, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.export_scenarios)]
@@ -263,7 +270,7 @@ async def export_scenarios(
     """Return the matching scenarios as one YAML document, which imports to the same scenarios."""
     pieces = await scenarios.export_scenarios(app, caller, read_query(ScenarioFilter, request))
     disposition = {"Content-Disposition": 'attachment; filename="scenarios.yaml"'}
-    return StreamingResponse(pieces, headers=disposition, media_type=_YAML)
+    return StreamingResponse(pieces, headers=disposition, media_type=_YAML_MEDIA_TYPE)
 
 
 # ── Scenarios ──
@@ -272,11 +279,11 @@ async def export_scenarios(
 @router.post(
     "/api/scenarios",
     summary="Create a scenario",
-    openapi_extra=_scenario_body(*_REQUIRED_FIELDS),
+    openapi_extra=_document_scenario_body(*_REQUIRED_FIELDS),
     **document_route(ScenarioView, 409, status=201),
 )
 async def create_scenario(
-    body: _Fields, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.create_scenario)]
+    body: _ScenarioFields, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.create_scenario)]
 ) -> Response:
     """Store a new scenario; a missing ID is made from the name."""
     return make_answer(await scenarios.create_scenario(app, caller, body), status=201)
@@ -293,43 +300,47 @@ async def read_scenario(
 @router.put(
     "/api/scenarios/{scenario_id}",
     summary="Replace a scenario",
-    openapi_extra=_scenario_body(*_REQUIRED_FIELDS),
+    openapi_extra=_document_scenario_body(*_REQUIRED_FIELDS),
     **document_route(ScenarioView, 404, 409),
 )
 async def replace_scenario(
     scenario_id: str,
-    body: _Fields,
+    body: _ScenarioFields,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(scenarios.change_scenario)],
-    seen: _Seen = None,
+    seen: _IfUpdatedAt = None,
 ) -> Response:
     """Replace a scenario; fields left out get their defaults."""
     return make_answer(
-        await scenarios.change_scenario(app, caller, scenario_id, body, whole=True, seen=_without_camel_case(seen))
+        await scenarios.change_scenario(
+            app, caller, scenario_id, body, replace_all=True, seen_updated_at=_restore_plus_sign(seen)
+        )
     )
 
 
 @router.patch(
     "/api/scenarios/{scenario_id}",
     summary="Change a scenario",
-    openapi_extra=_scenario_body(),
+    openapi_extra=_document_scenario_body(),
     **document_route(ScenarioView, 404, 409),
 )
 async def change_scenario(
     scenario_id: str,
-    body: _Fields,
+    body: _ScenarioFields,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(scenarios.change_scenario)],
-    seen: _Seen = None,
+    seen: _IfUpdatedAt = None,
 ) -> Response:
     """Change the given fields of a scenario; null restores a default."""
     return make_answer(
-        await scenarios.change_scenario(app, caller, scenario_id, body, whole=False, seen=_without_camel_case(seen))
+        await scenarios.change_scenario(
+            app, caller, scenario_id, body, replace_all=False, seen_updated_at=_restore_plus_sign(seen)
+        )
     )
 
 
-def _without_camel_case(seen: str | None) -> str | None:
-    return seen and seen.replace(" ", "+")  # an unquoted plus in a URL arrives as a space
+def _restore_plus_sign(timestamp: str | None) -> str | None:
+    return timestamp and timestamp.replace(" ", "+")  # an unquoted plus in a URL arrives as a space
 
 
 @router.delete("/api/scenarios/{scenario_id}", summary="Delete a scenario", **document_route(DeletedView, 404))
@@ -386,7 +397,7 @@ async def list_library(
 @router.post(
     "/api/library/import",
     summary="Import built-in scenarios",
-    **_describe_import(404, 409),
+    **_document_import(404, 409),
 )
 async def import_library(
     body: LibraryBody, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.import_library)]

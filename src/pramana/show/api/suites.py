@@ -20,8 +20,8 @@ from pramana.show.api.envelope import (
 )
 
 router = APIRouter(tags=["suites"])
-_JSONL = "application/jsonl"
-_TEXT = "Only cases with this text in their ID or input, ignoring case; jsonl always returns the whole file"
+_JSONL_MEDIA_TYPE = "application/jsonl"
+_TEXT_DESCRIPTION = "Only cases with this text in their ID or input, ignoring case; jsonl always returns the whole file"
 
 
 class SuiteBody(Body):
@@ -57,7 +57,7 @@ async def upload_suite(
 ) -> Response:
     """Store a version: 201 if it is new, 200 if it exists with the same content, 409 if with different content."""
     done = await suites.upload_suite(app, caller, body.version, body.tiers)
-    return make_answer(done.suite, status=201 if done.new else 200)
+    return make_answer(done.suite, status=201 if done.is_new else 200)
 
 
 @router.get("/api/suites/{version}", summary="Read a suite", **document_route(SuiteView, 404, 409))
@@ -86,7 +86,7 @@ async def suite_hashes(
         status_200={
             "model": make_envelope_model(list[dict[str, Any]]),
             "description": "Done",
-            "content": {_JSONL: {"schema": {"type": "string"}}},
+            "content": {_JSONL_MEDIA_TYPE: {"schema": {"type": "string"}}},
         },
     ),
 )
@@ -98,12 +98,12 @@ async def read_tier(
     page: PageNumber = 1,
     page_size: PageSize = 50,
     kind: Annotated[Literal["json", "jsonl"], Query(alias="format", description="jsonl returns the file")] = "json",
-    text: Annotated[str, Query(max_length=suites.MAX_TEXT_CHARS, description=_TEXT)] = "",
+    text: Annotated[str, Query(max_length=suites.MAX_TEXT_CHARS, description=_TEXT_DESCRIPTION)] = "",
 ) -> Response:
     """Return a page of a tier's cases, with field names as in the file, or the whole file."""
     if kind == "jsonl":
         named = {"Content-Disposition": f'attachment; filename="{tier}.jsonl"'}
-        return Response(await suites.read_file(app, caller, version, tier), media_type=_JSONL, headers=named)
+        return Response(await suites.read_file(app, caller, version, tier), media_type=_JSONL_MEDIA_TYPE, headers=named)
     wanted = suites.CaseFilter(text=text, page=page, page_size=page_size)
     found = await suites.list_cases(app, caller, version, tier, wanted)
     return make_answer(found.items, make_page_meta(page, page_size, found.total))

@@ -135,7 +135,7 @@ def _print_error(message: str, code: str, problems: Sequence[Problem] = ()) -> N
     from pramana.report import terminal
 
     for problem in problems:
-        terminal.print_problem(problem, err=True)
+        terminal.print_problem(problem, to_stderr=True)
     if not problems:
         click.echo("pramana: " + "\n".join(escape_control_characters(line) for line in message.split("\n")), err=True)
 

@@ -14,14 +14,14 @@ import click
 
 from pramana.errors import InvalidInput
 from pramana.report import terminal
-from pramana.show.cli.options import local_store
+from pramana.show.cli.options import open_local_store
 
 if TYPE_CHECKING:
     from pramana.analyse.changes import Limit
     from pramana.analyse.comparison import Pair
     from pramana.analyse.labels import SideLabels
     from pramana.app.comparison_sides import ComparedSides
-    from pramana.app.references import Reference
+    from pramana.app.references import SideReference
     from pramana.app.replies import ReplyPairView
 
 MAX_SHOWN_CASES = 20
@@ -99,17 +99,21 @@ def compare(
         sides = resolve_sides(references[0], references[1] if new is not None else None, model, new_model)
         made = compare_sides(*sides, any_suite=any_suite, any_judge=any_judge)
         view = comparison_view(made, examples)
-    found, changed = made.comparison, made.changed
+    found, changed = made.comparison, made.measured_changes
     decision = decide_slowdown(changed, max_slower) if max_slower else None
-    code = min((found.exit_code, decision.code if decision else 0), key=_WORST_FIRST.index)
+    code = min((found.exit_code, decision.exit_code if decision else 0), key=_WORST_FIRST.index)
     if as_json:
         beside: dict[str, Any] = {"changed": [each.sentence for each in changed if each.sentence], "exit_code": code}
         if max_slower and decision:
-            beside["slower"] = {"limit": max_slower.text, "exit_code": decision.code, "sentence": decision.sentence}
+            beside["slower"] = {
+                "limit": max_slower.text,
+                "exit_code": decision.exit_code,
+                "sentence": decision.sentence,
+            }
         terminal.print_json({**terminal.views_to_plain(view), **beside})
         return code
     for line in made.heading.split("\n"):
-        click.echo(terminal.wrap_text(line, rest="  "))
+        click.echo(terminal.wrap_text(line, other_prefix="  "))
     for mismatch in view.hash_mismatches:
         click.echo(terminal.wrap_text(f"Warning: {mismatch.sentence}"), err=True)
     click.echo()
@@ -117,12 +121,12 @@ def compare(
     if decision:
         click.echo(terminal.wrap_text(decision.sentence))
     for each in changed:
-        covered = decision is not None and decision.code and each.what in TIMES_WITH_LIMIT
+        covered = decision is not None and decision.exit_code and each.what in TIMES_WITH_LIMIT
         if each.sentence and not covered:
             click.echo(terminal.wrap_text(each.sentence))
-    if differences := describe_request_differences(each.detail for each in made.asked_differently):
+    if differences := describe_request_differences(each.detail for each in made.request_differences):
         click.echo(terminal.wrap_text(differences))
-    for change in made.engine_changes:
+    for change in made.engine_differences:
         click.echo(terminal.wrap_text(change.sentence))
     click.echo(terminal.wrap_text(found.detail))
     for each in changed:
@@ -165,12 +169,12 @@ def _print_cases(made: "ComparedSides", examples: "Sequence[ReplyPairView]") -> 
         if len(pairs) > shown:
             click.echo(f"  … and {len(pairs) - shown:,} more")
     if alike := [each for each in examples if each.change == "same verdict"]:
-        differ = "differ while the verdict is" if found.labels.models else "changed while the verdict stayed"
+        differ = "differ while the verdict is" if found.labels.model_labels else "changed while the verdict stayed"
         click.echo(f"\nReplies that {differ} the same:")
         for each in alike:
             click.echo(f"  {terminal.fit_to_width(each.case, 78)}")
             _print_replies(each, found.labels)
-        if (more := made.reply_changes.changed - len(alike)) > 0:
+        if (more := made.reply_changes.changed_count - len(alike)) > 0:
             click.echo(f"  … and {more:,} more")
 
 
@@ -189,14 +193,14 @@ def _format_flip(name: str, pair: "Pair", labels: "SideLabels") -> str:
     if pair.repeats == 1 and not pair.base_unpaired.answers and not pair.new_unpaired.answers:
         return line
     counts = describe_pass_counts(pair, labels)
-    return f"{line}, {counts}" if terminal.text_width(line) + 2 + len(counts) <= 80 else f"{line}\n    {counts}"
+    return f"{line}, {counts}" if terminal.count_columns(line) + 2 + len(counts) <= 80 else f"{line}\n    {counts}"
 
 
-def _open_reference(given: str, stack: ExitStack) -> "Reference":
+def _open_reference(given: str, stack: ExitStack) -> "SideReference":
     from pramana.app.references import reference_to_file, reference_to_run
 
     return (
         reference_to_file(Path(given))
         if given.endswith(".json")
-        else reference_to_run(stack.enter_context(local_store()), given)
+        else reference_to_run(stack.enter_context(open_local_store()), given)
     )

@@ -15,16 +15,16 @@ from pramana.errors import PramanaError, StoreFailed
 from pramana.model import Case, Result
 from pramana.plugins import exporters
 from pramana.report import terminal
-from pramana.report.exporters import ALIASES, write_file, write_run, write_runs_file, writer_of_several
-from pramana.report.exports import FORMATS, recording_name
+from pramana.report.exporters import FORMAT_ALIASES, get_multi_run_writer, write_file, write_run, write_runs_file
+from pramana.report.exports import FORMATS, make_recording_name
 from pramana.report.selection import SelectedRun, select_results
 from pramana.show.cli.options import (
-    CASE_OPTIONS,
+    CASE_OPTION_NAMES,
     GroupedCommand,
     OutputPath,
     add_selection_options,
-    exporter_for,
-    local_store,
+    choose_exporter,
+    open_local_store,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class ExportFormat(click.Choice[str]):
     """A built-in or installed format; installed ones are looked up only for a name that is not built in."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        value = ALIASES.get(value, value)
+        value = FORMAT_ALIASES.get(value, value)
         if value in self.choices:
             return value
         known = exporters.names()  # scans what is installed
@@ -47,7 +47,7 @@ class ExportFormat(click.Choice[str]):
 
 @click.command(
     cls=GroupedCommand,
-    groups={"Cases": CASE_OPTIONS, "Output": "--format --output --audio"},
+    groups={"Cases": CASE_OPTION_NAMES, "Output": "--format --output --audio"},
     examples=(
         "pramana export latest --output results.csv",
         "pramana export latest --format markdown --category coding",
@@ -87,43 +87,45 @@ def export(
     """
     if output is None and audio is None and sys.stdout is None:
         raise OSError(errno.EBADF, "standard output is closed; name a file with --output")
-    found = exporter_for(output, format_)
+    found = choose_exporter(output, format_)
     if found.binary and output is None and audio is None and sys.stdout.isatty():
         raise click.UsageError(f"{found.name} is binary and cannot be printed; name a file: --output RUN{found.ending}")
-    with local_store() as store:
+    with open_local_store() as store:
         chosen = {each.reference: each for each in map(store.runs.find_scored, runs or ("latest",))}
         if len(chosen) > 1:
-            writer_of_several(found)  # raises before anything is written
+            get_multi_run_writer(found)  # raises before anything is written
         several = [select_results(store, each, selection) for each in chosen.values()]
         results = chain.from_iterable(each.results() for each in several)
         damaged = _export_audio(store, results, audio) if audio else []
-        _write(found, several, output, audio)
+        _write_runs(found, several, output, audio)
     if damaged:
         files = terminal.pluralise(len(damaged), "file")
         raise StoreFailed("\n  ".join([f"{files} could not be exported:", *damaged]))
 
 
-def _write(exporter_: "Exporter", several: Sequence[SelectedRun], output: Path | None, audio: Path | None) -> None:
+def _write_runs(
+    exporter_: "Exporter", selected_runs: Sequence[SelectedRun], output: Path | None, audio_folder: Path | None
+) -> None:
     """Write the runs to a file, or to standard output if neither a file nor --audio was given."""
-    only = several[0] if len(several) == 1 else None
+    only = selected_runs[0] if len(selected_runs) == 1 else None
     out = sys.stdout.buffer if exporter_.binary else sys.stdout
     if output and only:
-        heard = _recording_finder(audio or output.parent, output.parent)
+        heard = _make_recording_finder(audio_folder or output.parent, output.parent)
         write_file(exporter_, output, only.run, only.results(), heard)
     elif output:
-        write_runs_file(exporter_, output, ((each.run, each.results()) for each in several))
-    elif only and not audio:
+        write_runs_file(exporter_, output, ((each.run, each.results()) for each in selected_runs))
+    elif only and not audio_folder:
         write_run(exporter_, only.run, only.results(), out)
-    elif not audio:
-        writer_of_several(exporter_)(((each.run, each.results()) for each in several), out)
+    elif not audio_folder:
+        get_multi_run_writer(exporter_)(((each.run, each.results()) for each in selected_runs), out)
 
 
-def _recording_finder(folder: Path, page: Path) -> "Callable[[Case, Result], str | None]":
+def _make_recording_finder(audio_folder: Path, page_folder: Path) -> "Callable[[Case, Result], str | None]":
     """Return a function for a recording's address relative to the page; it returns None if it was not exported."""
 
     def find_recording(case: Case, result: Result) -> str | None:
-        wav = folder / f"{name}.wav" if (name := recording_name(case, result)) else None
-        return os.path.relpath(wav, page).replace(os.sep, "/") if wav and wav.is_file() else None
+        wav = audio_folder / f"{name}.wav" if (name := make_recording_name(case, result)) else None
+        return os.path.relpath(wav, page_folder).replace(os.sep, "/") if wav and wav.is_file() else None
 
     return find_recording
 
@@ -137,7 +139,7 @@ def _export_audio(store: "Store", results: "Iterable[tuple[Case, Result]]", fold
     written = 0
     damaged: list[str] = []
     for case, result in results:
-        name = recording_name(case, result)
+        name = make_recording_name(case, result)
         if name is None or result.reply is None or result.reply.call is None:
             continue
         call = result.reply.call

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from pramana import load
-from pramana.load.manifest import BUILT_IN
+from pramana.load.manifest import BUILT_IN_SUITES_FOLDER
 from pramana.report import terminal
 
 
@@ -33,7 +33,7 @@ def validate(
     """
     if as_json and github:
         raise click.UsageError("--json and --github cannot be combined; choose one")
-    report = load.validate(paths or (BUILT_IN, load.LIBRARY), max_errors=max_errors, lint=lint)
+    report = load.validate(paths or (BUILT_IN_SUITES_FOLDER, load.LIBRARY_FOLDER), max_errors=max_errors, lint=lint)
     problems = report.problems
     if as_json:
         terminal.print_json(
@@ -52,11 +52,11 @@ def validate(
         return 0 if report.ok else 2
     if github:
         for each in problems:
-            click.echo(terminal.github_annotation(each))
+            click.echo(terminal.format_github_annotation(each))
     else:
         terminal.print_problems(list(problems), fold_warnings=not print_all)
-    if problems.not_shown:
-        click.echo(f"… and {problems.not_shown:,} more; --max-errors shows more of them")
+    if problems.not_shown_count:
+        click.echo(f"… and {problems.not_shown_count:,} more; --max-errors shows more of them")
     counts = [terminal.pluralise(report.files, "file")]
     if report.ok:
         kinds = ((report.scenarios, "scenario"), (report.test_cases, "test case"), (report.agents, "voice agent"))
@@ -81,8 +81,13 @@ def schema(format_: str) -> None:
     To check scenarios as you type, save the schema to a file and add it to "yaml.schemas" in your editor. Editors do
     not apply a schema to JSONL: check suites with `pramana validate`.
     """
-    from pramana.load.schema import agent_schema, scenario_schema, suite_schema
-    from pramana.report.exports import results_schema
+    from pramana.load.schema import make_agent_schema, make_scenario_schema, make_suite_schema
+    from pramana.report.exports import make_results_schema
 
-    made = {"suite": suite_schema, "scenario": scenario_schema, "agent": agent_schema, "results": results_schema}
+    made = {
+        "suite": make_suite_schema,
+        "scenario": make_scenario_schema,
+        "agent": make_agent_schema,
+        "results": make_results_schema,
+    }
     terminal.print_json(made[format_]())

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from pramana.errors import InvalidInput
-from pramana.installation import install_command
-from pramana.show.cli.options import POSITIVE, local_store
+from pramana.installation import make_install_command
+from pramana.show.cli.options import POSITIVE_FLOAT, open_local_store
 
 if TYPE_CHECKING:
     from pramana.store.tokens import Role
@@ -21,7 +21,7 @@ RAISE_LIMIT_ADVICE = "ask the user to start it again, with a higher --max-cost i
 @click.option(
     "--max-cost",
     "max_cost_usd",
-    type=POSITIVE,
+    type=POSITIVE_FLOAT,
     default=None,
     metavar="USD",
     help="Cost limit for all runs together (USD) [default: paid models are refused]",
@@ -49,11 +49,11 @@ def mcp(*, max_cost_usd: float | None, role: "Role") -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
-        raise InvalidInput(f"pramana mcp needs the MCP SDK; install it: {install_command('mcp')}") from None
-    with local_store() as store:
+        raise InvalidInput(f"pramana mcp needs the MCP SDK; install it: {make_install_command('mcp')}") from None
+    with open_local_store() as store:
         advice = SET_LIMIT_ADVICE if max_cost_usd is None else RAISE_LIMIT_ADVICE
-        app = App(store, local=LocalProgram(SpendingLimit(max_cost_usd, advice), project=Path.cwd()))
-        app.refresh()
+        app = App(store, local_program=LocalProgram(SpendingLimit(max_cost_usd, advice), project_folder=Path.cwd()))
+        app.refresh_settings()
         credential = Credential(app.access.make_startup_token(role, "of this MCP server"))
         money = (
             "Models that cost money are refused: the user has set no cost limit."

@@ -8,7 +8,7 @@ from click.termui import progressbar
 
 from pramana.errors import escape_control_characters
 from pramana.report import terminal
-from pramana.show.cli.options import local_store
+from pramana.show.cli.options import open_local_store
 
 
 class ModelsGroup(click.Group):
@@ -22,13 +22,15 @@ class ModelsGroup(click.Group):
         return "list", self.commands["list"], args
 
 
-_refresh = click.option("--refresh", is_flag=True, help="Fetch the lists again; otherwise they are cached for a day.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_refresh_option = click.option(
+    "--refresh", is_flag=True, help="Fetch the lists again; otherwise they are cached for a day."
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group(cls=ModelsGroup, invoke_without_command=True, subcommand_metavar="[PROVIDER|URL]... | pull [NAME]...")
-@_refresh
-@_json
+@_refresh_option
+@_json_option
 @click.pass_context
 def models(context: click.Context, *, refresh: bool, as_json: bool) -> int:
     """List the models of all configured providers, or only of the PROVIDERS and server URLs named.
@@ -38,13 +40,13 @@ def models(context: click.Context, *, refresh: bool, as_json: bool) -> int:
     pramana models openai                      one provider
     pramana models http://localhost:8000/v1    an OpenAI-compatible server
     """
-    return _list((), refresh=refresh, as_json=as_json) if context.invoked_subcommand is None else 0
+    return _print_models((), refresh=refresh, as_json=as_json) if context.invoked_subcommand is None else 0
 
 
 @models.command("list", short_help="List the models of some providers.")
 @click.argument("providers", nargs=-1, metavar="[PROVIDER|URL]...")
-@_refresh
-@_json
+@_refresh_option
+@_json_option
 @click.pass_context
 def list_(context: click.Context, providers: tuple[str, ...], *, refresh: bool, as_json: bool) -> int:
     """List the models that these providers or servers at these URLs offer [default: all configured providers].
@@ -52,16 +54,18 @@ def list_(context: click.Context, providers: tuple[str, ...], *, refresh: bool, 
     Exit code: 0 if every provider and server responded, 3 if a named provider or server did not.
     """
     before = context.parent.params if context.parent else {}
-    return _list(providers, refresh=refresh or before["refresh"], as_json=as_json or before["as_json"])
+    return _print_models(providers, refresh=refresh or before["refresh"], as_json=as_json or before["as_json"])
 
 
-def _list(named: tuple[str, ...], *, refresh: bool, as_json: bool) -> int:
+def _print_models(providers: tuple[str, ...], *, refresh: bool, as_json: bool) -> int:
     from pramana.app.models import list_offers as find_offers
-    from pramana.run.accounts import Reach
+    from pramana.run.accounts import ProviderReach
 
-    with local_store() as store:
+    with open_local_store() as store:
         registered = [each.id for each in store.providers.list()]
-        offers = find_offers(Reach(store.providers.find_registered), registered, refresh=refresh, only=named)
+        offers = find_offers(
+            ProviderReach(store.providers.find_registered), registered, refresh=refresh, only_providers=providers
+        )
     if as_json:
         terminal.print_json({each.provider: {"models": each.models, "problem": each.problem} for each in offers})
     else:
@@ -72,11 +76,11 @@ def _list(named: tuple[str, ...], *, refresh: bool, as_json: bool) -> int:
             )
             for name in each.models:
                 click.echo(f"  {escape_control_characters(name)}")
-        if not named:
+        if not providers:
             click.echo(
                 "Also without a key: local-voice (embedded voice agent), fake:… and fake-voice:… (fakes).", err=True
             )
-    return 3 if named and any(each.problem for each in offers) else 0
+    return 3 if providers and any(each.problem for each in offers) else 0
 
 
 @models.command(short_help="Download the weights of the embedded models.")
@@ -101,7 +105,7 @@ def pull_weights(name: str) -> None:
         return
     bar: Any = None
     shown = 0
-    wanted = weights.find_pin(name)
+    wanted = weights.find_weights(name)
     click.echo(f"Downloading {wanted.title} ({wanted.archive_size / 1e6:.0f} MB)", err=True)
     if wanted.remark:
         click.echo(f"  {wanted.remark}", err=True)

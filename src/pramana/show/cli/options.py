@@ -47,7 +47,7 @@ class GroupedCommand(click.Command):
         last = next(reversed(self.groups))
         for option in self.get_params(ctx):
             if isinstance(option, click.Option) and (record := option.get_help_record(ctx)):
-                rows[group_of.get(option.opts[-1], last)].append((record[0], _option_help(option, ctx)))
+                rows[group_of.get(option.opts[-1], last)].append((record[0], _make_option_help(option, ctx)))
         width = max(len(names) for group in rows.values() for names, _ in group)
         for title, group in rows.items():
             with formatter.section(title):
@@ -65,7 +65,7 @@ class GroupedCommand(click.Command):
                     formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
 
 
-def _option_help(option: click.Option, context: click.Context) -> str:
+def _make_option_help(option: click.Option, context: click.Context) -> str:
     """Return the help of an option with its default, without its range."""
     extra = option.get_help_extra(context)
     default = f"[default: {extra['default']}]" if "default" in extra else ""
@@ -85,7 +85,7 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-POSITIVE = FiniteRange(min=0, min_open=True)
+POSITIVE_FLOAT = FiniteRange(min=0, min_open=True)
 
 
 class NumberOrNone(click.ParamType[Any]):
@@ -119,20 +119,21 @@ class OutputPath(click.Path):
         return path
 
 
-def exporter_for(output: Path | None, name: str | None = None) -> "Exporter":
+def choose_exporter(output: Path | None, format_name: str | None = None) -> "Exporter":
     """Return the export format of a name, else of a file's extension; JSON if there is neither.
 
-    >>> exporter_for(Path("report.xml")).name, exporter_for(Path("report.xml"), "md").name, exporter_for(None).name
+    >>> path = Path("report.xml")
+    >>> choose_exporter(path).name, choose_exporter(path, "md").name, choose_exporter(None).name
     ('junit', 'markdown', 'json')
     """
-    from pramana.report.exporters import exporter_for_path, find_exporter
+    from pramana.report.exporters import find_exporter, find_exporter_for_path
 
-    if name is None and output and output.suffix:
-        return exporter_for_path(output)
-    return find_exporter(name or "json")
+    if format_name is None and output and output.suffix:
+        return find_exporter_for_path(output)
+    return find_exporter(format_name or "json")
 
 
-SERVER_TOKEN = click.option(
+SERVER_TOKEN_OPTION = click.option(
     "--token",
     metavar="TOKEN",
     callback=lambda _, __, value: value or settings.read_variable("PRAMANA_TOKEN"),
@@ -140,14 +141,14 @@ SERVER_TOKEN = click.option(
 )
 
 
-def local_store() -> "closing[Store]":
+def open_local_store() -> "closing[Store]":
     """Return the store as a context manager that closes it however the command ends."""
     from pramana.store import open_store
 
     return closing(open_store(settings.database_url()))
 
 
-CONCURRENCY = click.option(
+CONCURRENCY_OPTION = click.option(
     "--concurrency",
     default=32,
     show_default=True,
@@ -155,8 +156,8 @@ CONCURRENCY = click.option(
     metavar="N",
     help="Concurrent requests per provider",
 )
-QUIET = click.option("--quiet", is_flag=True, help="Print no progress, only the summary")
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON")
+QUIET_OPTION = click.option("--quiet", is_flag=True, help="Print no progress, only the summary")
+JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON")
 
 
 def add_scoring_options(judge: str, embedder: str) -> Callable[[_Command], _Command]:
@@ -174,12 +175,14 @@ def add_scoring_options(judge: str, embedder: str) -> Callable[[_Command], _Comm
     )
 
 
-def add_cost_limits(
+def add_cost_limit_options(
     limit_type: Callable[[click.ParamType[Any]], click.ParamType[Any]] = lambda plain: plain,
 ) -> Callable[[_Command], _Command]:
     """Add the limits on cost and tokens; `limit_type` makes their types from the plain ones, such as `OrNone`."""
     return _add_options(
-        click.option("--max-cost", "max_cost_usd", type=limit_type(POSITIVE), metavar="USD", help="Cost limit (USD)"),
+        click.option(
+            "--max-cost", "max_cost_usd", type=limit_type(POSITIVE_FLOAT), metavar="USD", help="Cost limit (USD)"
+        ),
         click.option(
             "--max-total-tokens",
             type=limit_type(click.IntRange(1)),
@@ -200,7 +203,7 @@ def _add_options(*options: Callable[[_Command], _Command]) -> Callable[[_Command
     return add
 
 
-_FILTERS = (
+_CASE_FILTER_OPTIONS = (
     click.option("--category", "categories", multiple=True, metavar="NAME", help="Filter by category (repeatable)"),
     click.option("--type", "types", multiple=True, metavar="NAME", help="Filter by scenario type (repeatable)"),
     click.option(
@@ -217,7 +220,7 @@ _FILTERS = (
     click.option("--text", default="", metavar="TEXT", help="Filter by text in ID, name, prompt or expected outcome"),
     click.option("--limit", type=click.IntRange(1), default=None, metavar="N", help="Maximum number of cases"),
 )
-CASE_OPTIONS = "--category --type --difficulty --language --tag --all-tags --id --text --limit"
+CASE_OPTION_NAMES = "--category --type --difficulty --language --tag --all-tags --id --text --limit"
 """The case filters, as a group in a command's help."""
 
 
@@ -232,4 +235,4 @@ def add_selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         selection = Selection(**{name: given.pop(name) for name in Selection.__struct_fields__})
         return command(*arguments, selection=selection, **given)
 
-    return _add_options(*_FILTERS)(run_with_selection)
+    return _add_options(*_CASE_FILTER_OPTIONS)(run_with_selection)

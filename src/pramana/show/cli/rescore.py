@@ -9,15 +9,15 @@ from pramana.errors import PramanaError
 from pramana.model import Run
 from pramana.report import terminal
 from pramana.show.cli.options import (
-    CASE_OPTIONS,
-    CONCURRENCY,
-    JSON,
-    QUIET,
+    CASE_OPTION_NAMES,
+    CONCURRENCY_OPTION,
+    JSON_OPTION,
+    QUIET_OPTION,
     GroupedCommand,
-    add_cost_limits,
+    add_cost_limit_options,
     add_scoring_options,
     add_selection_options,
-    local_store,
+    open_local_store,
 )
 from pramana.show.cli.run import name_options_in_errors
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from pramana.request import Selection
     from pramana.store.store import Store
 
-COLUMNS = 80
-_ENDED_EARLY = "Ended early: replies that were not scored again keep their earlier verdicts."
+OUTPUT_COLUMNS = 80
+_ENDED_EARLY_NOTE = "Ended early: replies that were not scored again keep their earlier verdicts."
 
 
 @click.command(
     cls=GroupedCommand,
     groups={
         "Scoring": "--judge --embedder --scorer --use",
-        "Cases": CASE_OPTIONS,
+        "Cases": CASE_OPTION_NAMES,
         "Limits": "--max-cost --max-total-tokens --concurrency",
         "Output": "--quiet --json",
     },
@@ -52,13 +52,13 @@ _ENDED_EARLY = "Ended early: replies that were not scored again keep their earli
 @click.argument("run", default="latest")
 @add_scoring_options(judge="as in the run", embedder="as in the run")
 @add_selection_options
-@add_cost_limits()
-@CONCURRENCY
+@add_cost_limit_options()
+@CONCURRENCY_OPTION
 @click.option(
     "--use", "number", type=click.IntRange(0), metavar="N", help="Make scoring N current again; score nothing"
 )
-@QUIET
-@JSON
+@QUIET_OPTION
+@JSON_OPTION
 def rescore(
     run: str,
     *,
@@ -84,7 +84,7 @@ def rescore(
     import asyncio
 
     from pramana.app.rescoring import rescoring_view
-    from pramana.bench import judge_again
+    from pramana.bench import rescore_run
     from pramana.report.progress import LiveProgress
     from pramana.report.rescoring import NO_NEW_VERDICT
     from pramana.report.selection import select_results
@@ -94,17 +94,17 @@ def rescore(
     from pramana.show.cli.signals import SignalHandler
 
     if number is not None:
-        _refuse_beside_use(click.get_current_context())
+        _refuse_options_with_use(click.get_current_context())
         _use_scoring(run, number, as_json=as_json)
         return 0
-    with local_store() as store:
+    with open_local_store() as store:
         selected = select_results(store, store.runs.find(run), selection)
         found = selected.run
         limits = Limits(concurrency=concurrency, max_cost_usd=max_cost_usd, max_total_tokens=max_total_tokens)
-        earlier = store.scorings.describe(found)[-1].number
+        earlier = store.scorings.list_finished(found)[-1].number
         stop, expected = Stop(), sum(1 for _ in selected.results()) if selection else found.stored
         with LiveProgress(expected, quiet=quiet or as_json) as live, SignalHandler(stop):
-            work = judge_again(
+            work = rescore_run(
                 store,
                 found,
                 judge,
@@ -125,20 +125,20 @@ def rescore(
         summary = summarise_results(found, selected.results())
         decision = decide_run_exit(found, summary)
         changed = rescoring_view(store, found, made)
-        code = 130 if stop else 3 if changed.errored else 4 if not changed.new_verdicts else decision.code
+        code = 130 if stop else 3 if changed.errored else 4 if not changed.new_verdicts else decision.exit_code
         if as_json:
             sentence = decision.sentence if changed.new_verdicts else NO_NEW_VERDICT
             said = {"run": found.id, "sentence": sentence, "exit_code": code}
             terminal.print_json({**said, "rescoring": terminal.views_to_plain(changed), **summary.as_data()})
         else:
             print_summary(found, summary, decision.sentence)
-            _print_changes(found, changed)
+            _print_rescoring(found, changed)
         if stop:
-            click.echo(_ENDED_EARLY, err=True)
+            click.echo(_ENDED_EARLY_NOTE, err=True)
         return code
 
 
-def _refuse_beside_use(context: click.Context) -> None:
+def _refuse_options_with_use(context: click.Context) -> None:
     """Refuse scoring options together with --use, which scores nothing."""
     may_stand = {"run", "number", "quiet", "as_json"}
     typed = [
@@ -155,7 +155,7 @@ def _use_scoring(run: str, number: int, *, as_json: bool) -> None:
     from pramana.app.rescoring import make_scoring_current
     from pramana.report.rescoring import print_scorings
 
-    with local_store() as store:
+    with open_local_store() as store:
         found = make_scoring_current(store, store.runs.find(run), number)
     if as_json:
         terminal.print_json(terminal.views_to_plain(found))
@@ -163,21 +163,23 @@ def _use_scoring(run: str, number: int, *, as_json: bool) -> None:
         print_scorings(found)
 
 
-def _print_changes(run: Run, changed: "RescoringView", *, err: bool = False) -> None:
+def _print_rescoring(run: Run, view: "RescoringView", *, err: bool = False) -> None:
     from pramana.report.rescoring import render_rescoring
 
     click.echo(err=err)
-    for line in render_rescoring(run, changed).split("\n"):
-        click.echo(terminal.wrap_text(line.lstrip(), COLUMNS, "  " if line.startswith(" ") else "", "    "), err=err)
+    for line in render_rescoring(run, view).split("\n"):
+        click.echo(
+            terminal.wrap_text(line.lstrip(), OUTPUT_COLUMNS, "  " if line.startswith(" ") else "", "    "), err=err
+        )
     if not err:
-        click.echo(terminal.wrap_text(f"Earlier scorings: pramana show {run.id} --scorings", COLUMNS))
+        click.echo(terminal.wrap_text(f"Earlier scorings: pramana show {run.id} --scorings", OUTPUT_COLUMNS))
 
 
-def _print_ended_early(store: "Store", run: Run, earlier: int, *, as_json: bool) -> None:
+def _print_ended_early(store: "Store", run: Run, previous_scoring_number: int, *, as_json: bool) -> None:
     """Print what changed before an error or Ctrl-C ended a rescoring, and what applies to the other verdicts."""
     from pramana.app.rescoring import rescoring_view
 
-    number = store.scorings.describe(run)[-1].number
-    if number > earlier and not as_json:
-        _print_changes(run, rescoring_view(store, run, number), err=True)
-    click.echo(_ENDED_EARLY, err=True)
+    number = store.scorings.list_finished(run)[-1].number
+    if number > previous_scoring_number and not as_json:
+        _print_rescoring(run, rescoring_view(store, run, number), err=True)
+    click.echo(_ENDED_EARLY_NOTE, err=True)

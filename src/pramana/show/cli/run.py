@@ -15,20 +15,20 @@ from pramana.errors import InvalidInput, NotFound, PramanaError, Problem, escape
 from pramana.model import Run
 from pramana.report import terminal
 from pramana.show.cli.options import (
-    CASE_OPTIONS,
-    CONCURRENCY,
-    JSON,
-    POSITIVE,
-    QUIET,
+    CASE_OPTION_NAMES,
+    CONCURRENCY_OPTION,
+    JSON_OPTION,
+    POSITIVE_FLOAT,
+    QUIET_OPTION,
     FiniteRange,
     GroupedCommand,
     NumberOrNone,
     OutputPath,
-    add_cost_limits,
+    add_cost_limit_options,
     add_scoring_options,
     add_selection_options,
-    exporter_for,
-    local_store,
+    choose_exporter,
+    open_local_store,
 )
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from pramana.run.engine import Stop
     from pramana.store.store import Store
 
-_OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "as_json"}
+_OPTIONS_ALLOWED_WITH_RESUME = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "as_json"}
 """The options that, like the limits, may differ when a run is resumed; every other option belongs to the plan."""
 
 
 @click.command(
     cls=GroupedCommand,
     groups={
-        "Cases": f"--tier --suite {CASE_OPTIONS} --resume",
+        "Cases": f"--tier --suite {CASE_OPTION_NAMES} --resume",
         "Models": "--model --system --judge --embedder --scorer",
         "Voice": "--modality --condition --voice --stt",
         "Sampling": "--repeat --temperature --seed --top-p --max-tokens --param",
@@ -124,18 +124,20 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
 @click.option(
     "--param", "params", multiple=True, metavar="NAME=VALUE", help="Other model parameter, as JSON or text (repeatable)"
 )
-@add_cost_limits(NumberOrNone)
-@click.option("--deadline", "deadline_s", type=NumberOrNone(POSITIVE), metavar="SECONDS", help="Time limit for the run")
+@add_cost_limit_options(NumberOrNone)
+@click.option(
+    "--deadline", "deadline_s", type=NumberOrNone(POSITIVE_FLOAT), metavar="SECONDS", help="Time limit for the run"
+)
 @click.option(
     "--timeout",
     "timeout_s",
     default=120.0,
     show_default=True,
-    type=POSITIVE,
+    type=POSITIVE_FLOAT,
     metavar="SECONDS",
     help="Time limit per request",
 )
-@CONCURRENCY
+@CONCURRENCY_OPTION
 @click.option("--name", default=None, metavar="NAME", help="Name of the run, shown in lists")
 @click.option("--note", default=None, metavar="TEXT", help="Note on the run")
 @click.option(
@@ -150,8 +152,8 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
 @click.option("--id-file", type=OutputPath(), metavar="FILE", help="Write the run ID to this file")
 @click.option("--dry-run", is_flag=True, help="Only estimate calls, tokens and cost; send nothing")
 @click.option("--cache", is_flag=True, help="Reuse cached replies to identical requests")
-@QUIET
-@JSON
+@QUIET_OPTION
+@JSON_OPTION
 @click.pass_context
 def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selection", **given: Any) -> int:
     """Test models on the cases in PATHS: suites, scenarios, or folders of them.
@@ -171,7 +173,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
 
     _check_option_conflicts(context, paths, given)
     if given["output"]:
-        exporter_for(given["output"])  # refuses an unknown file extension before anything is sent
+        choose_exporter(given["output"])  # refuses an unknown file extension before anything is sent
     request, limits = _make_request(paths, given, selection), None
     if given["dry_run"]:
         return _print_estimate(context, request, as_json=given["as_json"])
@@ -183,39 +185,39 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
                 begun = create_run(store, request, warn=None if quiet else _print_warnings)
         else:
             begun = store.runs.find(given["resume"])
-            limits = _resumed_limits(context, begun)
+            limits = _merge_resumed_limits(context, begun)
         if given["id_file"]:
             given["id_file"].write_text(f"{begun.id}\n", encoding="utf-8")
         pull_missing_weights(begun.plan, _pull_weights)
         cache = ReplyCache(settings.data_folder() / "cache") if request.cache else None
         if cache and not given["quiet"]:
-            _note_never_cached(begun)
+            _print_never_cached_note(begun)
         if given["resume"] is None and not given["quiet"]:
-            _note_judges(store, begun)
+            _print_judge_notes(store, begun)
         suite = terminal.fit_to_width(begun.plan.suite, 40)
         heading = f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to run"
         stop, counts = Stop(), store.results.count_outcomes(begun.id) if begun.stored else None
         with (
-            LiveProgress(begun.expected, counts, quiet=quiet, heading=heading, failures=_at_a_terminal()) as live,
+            LiveProgress(begun.expected, counts, quiet=quiet, heading=heading, failures=_is_stderr_terminal()) as live,
             SignalHandler(stop),
             reduced_garbage_collection(),
         ):
             try:
                 ended = run_sync(store, begun, limits or request.limits, live, stop, cache=cache)
             except PramanaError:
-                _delete_unstarted(store, begun, given["id_file"])
+                _delete_id_file_if_unstarted(store, begun, given["id_file"])
                 raise
         store.release_connections()  # frees some MB of the writing connection for the summary
         return _report_run(store, ended, stop, given)
     except KeyboardInterrupt:
         if begun:
-            _record_abandoned(store, begun)
+            _record_interrupted(store, begun)
         raise
     finally:
         store.close()
 
 
-def _at_a_terminal() -> bool:
+def _is_stderr_terminal() -> bool:
     """Return whether to show failures as they happen; in a log, only the summary at the end lists them."""
     return sys.stderr is not None and sys.stderr.isatty()
 
@@ -223,26 +225,26 @@ def _at_a_terminal() -> bool:
 def _print_warnings(warnings: Sequence[Problem]) -> None:
     from dataclasses import replace
 
-    terminal.print_problems([replace(each, source="") for each in warnings], fold_warnings=True, err=True)
+    terminal.print_problems([replace(each, source="") for each in warnings], fold_warnings=True, to_stderr=True)
 
 
-def _note_never_cached(begun: Run) -> None:
+def _print_never_cached_note(run: Run) -> None:
     from pramana.run.accounts import find_uncached_models
 
-    if names := find_uncached_models(begun.plan):
+    if names := find_uncached_models(run.plan):
         models = ", ".join(terminal.fit_to_width(each, 60) for each in names)
         click.echo(f"Note: --cache has no effect on {models}: functions and commands are never cached.", err=True)
 
 
-def _note_judges(store: "Store", begun: Run) -> None:
+def _print_judge_notes(store: "Store", run: Run) -> None:
     """Print which cases no model can judge, and which models judge their own replies."""
-    from pramana.planning import find_judges
-    from pramana.report.estimate import self_judging_sentence
+    from pramana.planning import forecast_run_judging
+    from pramana.report.estimate import make_self_judging_sentence
 
-    judges = find_judges(store, begun)
+    judges = forecast_run_judging(store, run)
     lines = [f"Warning: {each} (--judge MODEL)." for each in judges.warnings]
-    if judges.self_judged:
-        lines.append(f"Note: {self_judging_sentence(judges.self_judged, len(begun.plan.targets))}")
+    if judges.self_judged_models:
+        lines.append(f"Note: {make_self_judging_sentence(judges.self_judged_models, len(run.plan.targets))}")
     for line in lines:
         click.echo(terminal.wrap_for_terminal(escape_control_characters(line)), err=True)
 
@@ -251,7 +253,7 @@ def _print_estimate(context: click.Context, request: "RunRequest", *, as_json: b
     from pramana.app.runs import estimate_view
     from pramana.report.estimate import render_estimate
 
-    with local_store() as store, name_options_in_errors(context):
+    with open_local_store() as store, name_options_in_errors(context):
         found = estimate_view(store, request)
     if as_json:
         terminal.print_json(terminal.views_to_plain(found))
@@ -267,40 +269,40 @@ def _pull_weights(name: str) -> None:
     pull_weights(name)
 
 
-def _record_abandoned(store: "Store", begun: Run) -> None:
+def _record_interrupted(store: "Store", run: Run) -> None:
     """Record that a run was stopped at once by a signal, and print how to resume it."""
     import signal
 
-    from pramana.report.resuming import resume_advice
+    from pramana.report.resuming import format_resume_advice
     from pramana.run.engine import INTERRUPTED
-    from pramana.store.queue import process_name
+    from pramana.store.queue import make_process_name
 
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignored for a moment only
     try:
         with suppress(PramanaError):  # also raised if the run was deleted because it could not start
-            left = store.runs.read(begun.id)
-            if (holder := store.queue.holder(begun.id)) in (None, process_name()):
-                store.queue.finish(begun.id, holder, "interrupted", INTERRUPTED)
+            left = store.runs.read(run.id)
+            if (holder := store.queue.find_holder(run.id)) in (None, make_process_name()):
+                store.queue.finish(run.id, holder, "interrupted", INTERRUPTED)
             if left.stored < left.expected:
-                click.echo(f"\nResume with: {resume_advice(begun)}", err=True)
+                click.echo(f"\nResume with: {format_resume_advice(run)}", err=True)
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def _delete_unstarted(store: "Store", begun: Run, id_file: Path | None) -> None:
+def _delete_id_file_if_unstarted(store: "Store", run: Run, id_file: Path | None) -> None:
     """Delete the --id-file of a run that could not start and was deleted, so that no script reads its id."""
     try:
-        store.runs.read(begun.id)
+        store.runs.read(run.id)
     except NotFound:
         if id_file:
             id_file.unlink(missing_ok=True)
 
 
-def _check_option_conflicts(context: click.Context, paths: tuple[Path, ...], given: dict[str, Any]) -> None:
+def _check_option_conflicts(context: click.Context, paths: tuple[Path, ...], option_values: dict[str, Any]) -> None:
     from pramana.request import Limits
 
-    if given["resume"] is not None:
-        may_differ = {*_OPTIONS_OUTSIDE_PLAN, *Limits.__struct_fields__}
+    if option_values["resume"] is not None:
+        may_differ = {*_OPTIONS_ALLOWED_WITH_RESUME, *Limits.__struct_fields__}
         typed = [each for each in context.command.params if _is_option_given(context, each.name or "")]
         planned = [each for each in typed if each.name not in may_differ]
         if planned:
@@ -310,7 +312,7 @@ def _check_option_conflicts(context: click.Context, paths: tuple[Path, ...], giv
                 "without --resume"
             )
     for name in ("output", "id_file", "fail_under"):
-        if given["dry_run"] and _is_option_given(context, name):
+        if option_values["dry_run"] and _is_option_given(context, name):
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(
                 f"{option} cannot be combined with --dry-run: an estimate stores no run and no results"
@@ -320,33 +322,33 @@ def _check_option_conflicts(context: click.Context, paths: tuple[Path, ...], giv
             raise click.UsageError(f"--{name} cannot be combined with PATHS: name files or a tier of a suite, not both")
 
 
-def _make_request(paths: tuple[Path, ...], given: dict[str, Any], selection: "Selection") -> "RunRequest":
+def _make_request(paths: tuple[Path, ...], option_values: dict[str, Any], selection: "Selection") -> "RunRequest":
     """Return the request that the options make; each option has the name of the field that it sets."""
     from pramana.request import Limits, RunRequest
 
-    named = {name: value for name, value in given.items() if name in RunRequest.__struct_fields__}
-    tier = "cheap" if given["tier"] is None else given["tier"]
+    named = {name: value for name, value in option_values.items() if name in RunRequest.__struct_fields__}
+    tier = "cheap" if option_values["tier"] is None else option_values["tier"]
     return RunRequest(
         **{
             **named,
-            "suite": None if paths else given["suite"],
+            "suite": None if paths else option_values["suite"],
             "tier": None if paths else tier,
             "paths": paths,
             "selection": selection,
-            "models": given["models"] or ("local",),
-            "system_prompt": _system_prompt(given["system_file"]),
-            "parameters": dict(map(_parse_parameter, given["params"])),
-            "limits": Limits(**{name: given[name] for name in Limits.__struct_fields__}),
+            "models": option_values["models"] or ("local",),
+            "system_prompt": _read_system_prompt(option_values["system_file"]),
+            "parameters": dict(map(_parse_parameter, option_values["params"])),
+            "limits": Limits(**{name: option_values[name] for name in Limits.__struct_fields__}),
         }
     )
 
 
-def _resumed_limits(context: click.Context, begun: Run) -> "Limits":
+def _merge_resumed_limits(context: click.Context, run: Run) -> "Limits":
     """Return the limits of a resumed run: its stored limits, overridden by the options given."""
     from pramana.request import Limits
 
     typed = [name for name in Limits.__struct_fields__ if _is_option_given(context, name)]
-    return Limits.for_resumed_run(begun.limits, {name: context.params[name] for name in typed})
+    return Limits.for_resumed_run(run.limits, {name: context.params[name] for name in typed})
 
 
 def _is_option_given(context: click.Context, name: str) -> bool:
@@ -358,10 +360,10 @@ def name_options_in_errors(context: click.Context) -> Iterator[None]:
     """Name the option instead of the request field in errors raised in the context."""
     from msgspec.structs import fields
 
-    from pramana.request import Limits, RunRequest, published_name
+    from pramana.request import Limits, RunRequest, get_published_name
 
     options = {each.name: each.opts[0] for each in context.command.params if isinstance(each, click.Option)}
-    found = {published_name(each): options.get(each.name, each.name) for each in fields(RunRequest)}
+    found = {get_published_name(each): options.get(each.name, each.name) for each in fields(RunRequest)}
     found |= {f"limits.{each.name}": options.get(each.name, each.name) for each in fields(Limits)}
 
     def option_name(path: str) -> str:
@@ -374,7 +376,7 @@ def name_options_in_errors(context: click.Context) -> Iterator[None]:
         raise error.with_paths(option_name) from None
 
 
-def _system_prompt(path: Path | None) -> str | None:
+def _read_system_prompt(path: Path | None) -> str | None:
     if path is None:
         return None
     data = path.read_bytes()
@@ -392,14 +394,14 @@ def _parse_parameter(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise click.BadParameter(f"expected NAME=VALUE, found {text!r}", param_hint="--param")
-    return name, _parse_value(name, value)
+    return name, _parse_parameter_value(name, value)
 
 
-class _NotJson(Exception):
+class _NotJsonNumber(Exception):
     """A number that Python parses but JSON does not have, such as NaN."""
 
 
-def _parse_value(name: str, text: str) -> Any:
+def _parse_parameter_value(name: str, text: str) -> Any:
     """Return a value parsed as JSON, or the text itself if it is not JSON."""
     import json
     import math
@@ -408,29 +410,29 @@ def _parse_value(name: str, text: str) -> Any:
 
     def number(digits: str) -> float:
         if not math.isfinite(found := float(digits)):
-            raise _NotJson
+            raise _NotJsonNumber
         return found
 
     try:
         jsonl.refuse_deep_nesting(text)
         return json.loads(text, parse_constant=number, parse_float=number)
-    except (_NotJson, jsonl.BadLine):
+    except (_NotJsonNumber, jsonl.BadLine):
         hint = f'"{name}={text[:60]}" contains NaN or Infinity, which JSON does not have, or is nested too deeply'
         raise click.BadParameter(hint, param_hint="--param") from None
     except ValueError:
         return text
 
 
-def _report_run(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> int:
+def _report_run(store: "Store", ended: Run, stop: "Stop", option_values: dict[str, Any]) -> int:
     from msgspec.structs import replace
 
-    from pramana.report.resuming import resume_advice
+    from pramana.report.resuming import format_resume_advice
     from pramana.report.summary import decide_run_exit, print_summary, summarise_run
 
     summary = summarise_run(store, ended)
-    decision = decide_run_exit(ended, summary, given["fail_under"])
-    code = 130 if ended.status == "interrupted" else decision.code
-    if given["as_json"]:
+    decision = decide_run_exit(ended, summary, option_values["fail_under"])
+    code = 130 if ended.status == "interrupted" else decision.exit_code
+    if option_values["as_json"]:
         said = {"run": ended.id, "status": ended.status, "reason": ended.reason, "sentence": decision.sentence}
         terminal.print_json({**said, "exit_code": code, **summary.as_data()})
     else:
@@ -439,9 +441,14 @@ def _report_run(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any])
         if stop.error is not None:
             click.echo(f"pramana: {stop.error}", err=True)
     if ended.stored < ended.expected:
-        click.echo(f"Resume with: {resume_advice(ended)}", err=True)
-    if given["output"]:  # last, so that the summary is printed even if the file cannot be written
+        click.echo(f"Resume with: {format_resume_advice(ended)}", err=True)
+    if option_values["output"]:  # last, so that the summary is printed even if the file cannot be written
         from pramana.report.exporters import write_file
 
-        write_file(exporter_for(given["output"]), given["output"], ended, store.results.iterate_with_cases(ended.id))
+        write_file(
+            choose_exporter(option_values["output"]),
+            option_values["output"],
+            ended,
+            store.results.iterate_with_cases(ended.id),
+        )
     return code

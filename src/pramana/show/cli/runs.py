@@ -10,7 +10,7 @@ from pramana.errors import AlreadyRunning, escape_control_characters, quote_text
 from pramana.model import Run, RunStatus
 from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
-from pramana.show.cli.options import CASE_OPTIONS, GroupedCommand, add_selection_options, local_store
+from pramana.show.cli.options import CASE_OPTION_NAMES, GroupedCommand, add_selection_options, open_local_store
 
 if TYPE_CHECKING:
     from pramana.report.run_list import ListedRun
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pramana.request import Selection
     from pramana.store.store import Store
 
-SHOWN_RUNS = 20
+MAX_SHOWN_RUNS = 20
 """Most runs listed at a terminal, unless another limit is given."""
-SHOWN_CONVERSATIONS = 20
+MAX_SHOWN_CONVERSATIONS = 20
 """Most conversations shown in full for the cases chosen by id."""
 
 
@@ -51,7 +51,7 @@ def _run_to_data(run: Run) -> dict[str, Any]:
     "--limit",
     type=click.IntRange(1, 1_000_000),
     metavar="N",
-    help=f"Maximum number of runs [default: {SHOWN_RUNS}; all with --json]",
+    help=f"Maximum number of runs [default: {MAX_SHOWN_RUNS}; all with --json]",
 )
 @click.option("--model", default=None, metavar="MODEL", help="Filter by model")
 @click.option("--suite", default=None, metavar="SUITE", help="Filter by suite name or its beginning")
@@ -80,16 +80,16 @@ def runs(
         return
     from pramana.report.run_list import read_runs, render_runs
 
-    most = limit or (None if as_json else SHOWN_RUNS)
-    with local_store() as store:
+    most = limit or (None if as_json else MAX_SHOWN_RUNS)
+    with open_local_store() as store:
         found = read_runs(store, limit=most, model=model, suite=suite, status=status, name=name)
-        known = store.runs.models() if model and not found.total else []
+        known = store.runs.list_models() if model and not found.total else []
     if as_json:
-        terminal.print_json([_listed_data(each) for each in found.runs])
+        terminal.print_json([_listed_run_to_data(each) for each in found.runs])
         if len(found.runs) < found.total:
             click.echo(f"{len(found.runs):,} of {found.total:,} runs; without --limit all are printed", err=True)
     elif found.runs:
-        click.echo(render_runs(found, terminal.terminal_columns()))
+        click.echo(render_runs(found, terminal.get_terminal_columns()))
     elif not (model or suite or name or status):
         click.echo("No runs yet. Start the first one: pramana run")
     else:
@@ -97,9 +97,9 @@ def runs(
         click.echo(f"No run matches these filters{meant or '.'}")
 
 
-def _listed_data(each: "ListedRun") -> dict[str, Any]:
-    rates = [{"model": model, **rate.as_data()} for model, rate in each.rates.items()]
-    return {**_run_to_data(each.run), "model_rates": rates}
+def _listed_run_to_data(listed_run: "ListedRun") -> dict[str, Any]:
+    rates = [{"model": model, **rate.as_data()} for model, rate in listed_run.rates.items()]
+    return {**_run_to_data(listed_run.run), "model_rates": rates}
 
 
 @runs.command()
@@ -113,7 +113,7 @@ def edit(run_id: str, *, name: str | None, note: str | None, as_json: bool) -> N
 
     if name is None and note is None:
         raise click.UsageError("nothing to change; add --name NAME, --note TEXT, or both")
-    with local_store() as store:
+    with open_local_store() as store:
         changed = store.runs.edit(store.runs.find(run_id).id, RunEdit(name=name, note=note))
     if as_json:
         terminal.print_json(_run_to_data(changed))
@@ -131,7 +131,7 @@ def edit(run_id: str, *, name: str | None, note: str | None, as_json: bool) -> N
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def delete(run_ids: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
     """Delete each RUN with all of its results; an active run is refused."""
-    with local_store() as store:
+    with open_local_store() as store:
         found = {run.id: run for run in map(store.runs.find, run_ids)}
         for run in found.values():
             if run.status == "running" and run.holder:
@@ -155,7 +155,7 @@ def delete(run_ids: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
 
 @click.command(
     cls=GroupedCommand,
-    groups={"Cases": CASE_OPTIONS, "Output": "--scorings --json"},
+    groups={"Cases": CASE_OPTION_NAMES, "Output": "--scorings --json"},
     examples=("pramana show", "pramana show latest --id coding-001", "pramana show r1a2b --category coding --json"),
 )
 @click.argument("run", default="latest")
@@ -169,13 +169,13 @@ def show(run: str, *, selection: "Selection", scorings: bool, as_json: bool) -> 
     any `rescore`. With --id, shows those results in full: system prompt, conversation, every check with its reason, and
     the judge's prompt and answer.
     """
-    from pramana.report.resuming import resume_advice
+    from pramana.report.resuming import format_resume_advice
     from pramana.report.selection import select_results
     from pramana.report.summary import decide_run_exit, print_summary, summarise_results
 
     if scorings and selection:
         raise click.UsageError("--scorings lists all scorings of the run; remove the filters")
-    with local_store() as store:
+    with open_local_store() as store:
         found = store.runs.find_scored(run)
         if scorings:
             _print_scorings(store, found, as_json=as_json)
@@ -183,7 +183,7 @@ def show(run: str, *, selection: "Selection", scorings: bool, as_json: bool) -> 
         selected = select_results(store, found, selection)
         found = selected.run
         if selection.ids and not as_json:
-            _print_in_full(store, selected)
+            _print_conversations(store, selected)
             return
         summary = summarise_results(found, selected.results())
         sentence = decide_run_exit(found, summary).sentence
@@ -197,19 +197,21 @@ def show(run: str, *, selection: "Selection", scorings: bool, as_json: bool) -> 
                 "sentence": sentence,
                 **summary.as_data(),
             }
-            terminal.print_json({**data, "conversations": _result_records(store, selected)} if selection.ids else data)
+            terminal.print_json(
+                {**data, "conversations": _collect_result_records(store, selected)} if selection.ids else data
+            )
             return
         print_summary(found, summary, sentence, with_plan=True)
-        if note := _chosen_scoring(store, found):
+        if note := _describe_chosen_scoring(store, found):
             click.echo(terminal.wrap_text(note))
         if found.stored < found.expected and not selection and not found.holder:
-            click.echo(f"Resume with: {resume_advice(found)}", err=True)
+            click.echo(f"Resume with: {format_resume_advice(found)}", err=True)
 
 
-def _chosen_scoring(store: "Store", run: Run) -> str:
+def _describe_chosen_scoring(store: "Store", run: Run) -> str:
     """Return a note that an earlier scoring is current; empty if it is the newest, or if the user named it."""
-    scorings = store.scorings.describe(run)
-    chosen = next((each.number for each in scorings[:-1] if each.current), None)
+    scorings = store.scorings.list_finished(run)
+    chosen = next((each.number for each in scorings[:-1] if each.is_current), None)
     if chosen is None or run.scoring is not None:
         return ""
     newest = scorings[-1].number
@@ -218,26 +220,26 @@ def _chosen_scoring(store: "Store", run: Run) -> str:
     )
 
 
-def _print_in_full(store: "Store", selected: "SelectedRun") -> None:
+def _print_conversations(store: "Store", selected: "SelectedRun") -> None:
     """Print the results of a selection in full, up to a limit."""
     from pramana.report import conversation
 
     run, count = selected.run, 0
     for case, result in selected.results():
         count += 1
-        if count <= SHOWN_CONVERSATIONS:
+        if count <= MAX_SHOWN_CONVERSATIONS:
             conversation.print_conversation(run, case, result, store.blobs.get)
-    if count > SHOWN_CONVERSATIONS:
-        more = count - SHOWN_CONVERSATIONS
+    if count > MAX_SHOWN_CONVERSATIONS:
+        more = count - MAX_SHOWN_CONVERSATIONS
         click.echo(f"\n… and {more:,} more: pramana export {run.reference} has them all.")
     elif not count:
         click.echo(f"Run {run.reference} has no results of these cases yet; {run.expected:,} are expected.")
 
 
-def _result_records(store: "Store", selected: "SelectedRun") -> list[dict[str, Any]]:
+def _collect_result_records(store: "Store", selected: "SelectedRun") -> list[dict[str, Any]]:
     from pramana.report import conversation
 
-    chosen = islice(selected.results(), SHOWN_CONVERSATIONS)
+    chosen = islice(selected.results(), MAX_SHOWN_CONVERSATIONS)
     return [conversation.result_to_data(selected.run, case, result, store.blobs.get) for case, result in chosen]
 
 

@@ -14,20 +14,20 @@ from pramana import clock
 from pramana.errors import InvalidInput, NotFound, Problem, escape_control_characters
 from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
-from pramana.show.cli.options import SERVER_TOKEN, OutputPath, local_store
+from pramana.show.cli.options import SERVER_TOKEN_OPTION, OutputPath, open_local_store
 
 if TYPE_CHECKING:
     from pramana.app.scenarios import ScenarioFilter, ScenarioView
     from pramana.app.views import Listed
     from pramana.load.scenario import LocatedScenario
     from pramana.show.remote import ServerClient
-    from pramana.store.scenarios import ImportResult, Mode
+    from pramana.store.scenarios import ImportMode, ImportResult
 
 PROGRESS_AFTER_S = 2.0
 """Work that takes less time shows no progress."""
 PAGE_SIZE = 500
 """Scenarios per request to a server."""
-MAX_LISTED = 10_000_000
+DEFAULT_LIST_LIMIT = 10_000_000
 
 
 @click.group(cls=HelpfulGroup)
@@ -50,13 +50,13 @@ def scenarios() -> None:
 )
 @click.option("--dry-run", is_flag=True, help="Print what would change; import nothing")
 @click.option("--to", "url", metavar="URL", help="Server to import into [default: local store]")
-@SERVER_TOKEN
+@SERVER_TOKEN_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def import_(
     paths: tuple[Path, ...],
     *,
     library: bool,
-    mode: "Mode",
+    mode: "ImportMode",
     dry_run: bool,
     url: str | None,
     token: str | None,
@@ -67,17 +67,17 @@ def import_(
     All files are checked first, and either all scenarios are imported or none. Exit code: 0 on success; 2 if a file is
     not valid or, with `--mode fail`, an ID exists; 3 if the import could not be done.
     """
-    from pramana.app.documents import open_files, read_documents
-    from pramana.load import LIBRARY
+    from pramana.app.documents import iterate_file_documents, read_documents
+    from pramana.load import LIBRARY_FOLDER
     from pramana.load.problems import Problems
 
     if not paths and not library:
         raise click.UsageError("name a file or folder, or pass --library for the built-in scenarios")
-    remote = _open_remote(url, token) if url else None
-    files = _list_files((*paths, *([LIBRARY] if library else [])))
+    remote = _make_server_client(url, token) if url else None
+    files = _list_files((*paths, *([LIBRARY_FOLDER] if library else [])))
     problems = Problems()
-    watched = _with_progress(files, "Reading", "file", len(files), quiet=as_json)
-    placed = read_documents(open_files(watched, problems), problems)
+    watched = _iterate_with_progress(files, "Reading", "file", len(files), quiet=as_json)
+    placed = read_documents(iterate_file_documents(watched, problems), problems)
     problems.raise_errors()
     if not as_json and len(placed) > 5_000:
         click.echo(f"Importing {terminal.pluralise(len(placed), 'scenario')} …", err=True)
@@ -90,7 +90,7 @@ def import_(
     if as_json:
         raise InvalidInput(nothing, done)
     for each in done:
-        terminal.print_problem(each, err=True)
+        terminal.print_problem(each, to_stderr=True)
     click.echo(nothing, err=True)
     return 2
 
@@ -101,19 +101,21 @@ def _list_files(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         if path.is_file() and load.is_suite_path(path):
             raise InvalidInput(f"{path} is a suite; scenarios are .yaml or .yml files")
-    found = [path for path in load.find_files(paths) if not load.is_suite_path(path)]
+    found = [path for path in load.find_case_files(paths) if not load.is_suite_path(path)]
     if not found:
         raise NotFound(f"{paths[0]} contains no .yaml or .yml file")
     return found
 
 
-def _import_locally(placed: "Sequence[LocatedScenario]", mode: "Mode", dry_run: bool) -> "ImportResult | list[Problem]":
-    from pramana.app.documents import import_located
+def _import_locally(
+    located_scenarios: "Sequence[LocatedScenario]", mode: "ImportMode", dry_run: bool
+) -> "ImportResult | list[Problem]":
+    from pramana.app.documents import import_located_scenarios
     from pramana.store.scenarios import ScenarioIdsExist
 
-    with local_store() as store:
+    with open_local_store() as store:
         try:
-            return import_located(store, placed, mode, dry_run=dry_run)
+            return import_located_scenarios(store, located_scenarios, mode, dry_run=dry_run)
         except ScenarioIdsExist as error:
             return list(error.problems)
 
@@ -121,72 +123,72 @@ def _import_locally(placed: "Sequence[LocatedScenario]", mode: "Mode", dry_run: 
 def _import_remotely(
     remote: "ServerClient",
     files: Sequence[Path],
-    placed: "Sequence[LocatedScenario]",
-    mode: "Mode",
+    located_scenarios: "Sequence[LocatedScenario]",
+    mode: "ImportMode",
     dry_run: bool,
 ) -> "ImportResult | list[Problem]":
     """Send everything in one request, which is one transaction: a single file unchanged, several as one document."""
-    from pramana.load.scenario import write_scenarios
+    from pramana.load.scenario import format_scenarios
     from pramana.store.scenarios import ImportResult
 
     joined = len(files) > 1
-    one = write_scenarios(each.scenario for each in placed).encode() if joined else files[0].read_bytes()
+    one = format_scenarios(each.scenario for each in located_scenarios).encode() if joined else files[0].read_bytes()
     query = {"mode": mode, "dryRun": "true" if dry_run else "false"}
-    said = remote.ask("POST", "/api/scenarios/import", query, body=one, kind="application/yaml")
+    said = remote.send_request("POST", "/api/scenarios/import", query, body=one, media_type="application/yaml")
     answer = said.json
     if said.ok:
         data = answer["data"]
         return ImportResult(data["imported"], data["updated"], data["skipped"], [])
-    details = [_locate_problem(each, placed, said.status) for each in answer.get("details", [])]
+    details = [_locate_problem(each, located_scenarios, said.status) for each in answer.get("details", [])]
     if said.status == 409 and details:
         return details
     raise InvalidInput(f"{remote.url}: {answer.get('error')}", details)
 
 
-def _locate_problem(detail: dict[str, Any], placed: "Sequence[LocatedScenario]", status: int) -> Problem:
+def _locate_problem(detail: dict[str, Any], located_scenarios: "Sequence[LocatedScenario]", status: int) -> Problem:
     """Return a problem reported by the server, with its place in the local files."""
     path, message = str(detail.get("path", "")), str(detail.get("message", ""))
     index = path.removeprefix("scenarios[").partition("]")[0]
     if status == 409 and (path == "id" or index.isdigit()):
         place = int(index) if index.isdigit() else 0
-        if place < len(placed):
-            return placed[place].make_problem(message)
+        if place < len(located_scenarios):
+            return located_scenarios[place].make_problem(message)
     return Problem(message, path, int(detail.get("line") or 0), int(detail.get("column") or 0))
 
 
-def _print_import_result(done: "ImportResult", files: int, *, dry_run: bool, as_json: bool) -> None:
+def _print_import_result(result: "ImportResult", file_count: int, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        ids = {"imported": done.imported, "updated": done.updated, "skipped": done.skipped}
-        terminal.print_json({**ids, "files": files, "dry_run": dry_run})
+        ids = {"imported": result.imported, "updated": result.updated, "skipped": result.skipped}
+        terminal.print_json({**ids, "files": file_count, "dry_run": dry_run})
         return
-    counts = [(done.imported, "imported"), (done.updated, "updated"), (done.skipped, "skipped")]
+    counts = [(result.imported, "imported"), (result.updated, "updated"), (result.skipped, "skipped")]
     said = ", ".join(f"{len(ids):,} {what}" for ids, what in counts if ids)
     would = "Would be: " if dry_run else ""
-    click.echo(f"{would}{said} ({terminal.pluralise(files, 'file')})")
+    click.echo(f"{would}{said} ({terminal.pluralise(file_count, 'file')})")
 
 
 # ── Filters ──
 
-_repeatable: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
+_repeatable_option: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
 _TYPES = ("task-completion", "information-retrieval", "conversation-flow")
 _DIFFICULTIES = ("easy", "medium", "hard")
-_FILTERS = (
+_FILTER_OPTIONS = (
     click.option("--type", type=click.Choice(_TYPES), multiple=True, help="Filter by type (repeatable)"),
     click.option(
         "--difficulty", type=click.Choice(_DIFFICULTIES), multiple=True, help="Filter by difficulty (repeatable)"
     ),
-    click.option("--language", **_repeatable, help="Filter by language (repeatable)"),
+    click.option("--language", **_repeatable_option, help="Filter by language (repeatable)"),
     click.option(
         "--tag",
-        **_repeatable,
+        **_repeatable_option,
         help="Filter by tag; any must match; `domain:` matches all tags with that prefix (repeatable)",
     ),
-    click.option("--all-tags", **_repeatable, help="Filter by tag; all must match (repeatable)"),
+    click.option("--all-tags", **_repeatable_option, help="Filter by tag; all must match (repeatable)"),
     click.option("--text", default="", help="Filter by text in ID, name, prompt or expected outcome"),
-    click.option("--id", **_repeatable, help="Filter by ID (repeatable)"),
+    click.option("--id", **_repeatable_option, help="Filter by ID (repeatable)"),
 )
-_FROM = click.option("--from", "url", metavar="URL", help="Server to use [default: local store]")
-_IDS = click.argument("ids", nargs=-1, required=True, metavar="ID...")
+_FROM_OPTION = click.option("--from", "url", metavar="URL", help="Server to use [default: local store]")
+_IDS_ARGUMENT = click.argument("ids", nargs=-1, required=True, metavar="ID...")
 
 
 def _add_filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -199,7 +201,7 @@ def _add_filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
         filters = ScenarioFilter(**{name: given.pop(name) for name in ScenarioFilter.__struct_fields__})
         return command(*arguments, filters=filters, **given)
 
-    for option in reversed(_FILTERS):
+    for option in reversed(_FILTER_OPTIONS):
         with_filters = option(with_filters)
     return with_filters
 
@@ -210,20 +212,22 @@ def _add_filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @scenarios.command("list")
 @_add_filter_options
 @click.option("--limit", type=click.IntRange(1), default=None, metavar="N", help="Maximum number of scenarios")
-@_FROM
-@SERVER_TOKEN
+@_FROM_OPTION
+@SERVER_TOKEN_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def list_(*, filters: "ScenarioFilter", limit: int | None, url: str | None, token: str | None, as_json: bool) -> None:
     """List the scenarios of the local store or a server, by id."""
     from pramana.report.scenarios import render_scenarios
 
-    found, total = _list_remotely(_open_remote(url, token), filters, limit) if url else _list_locally(filters, limit)
+    found, total = (
+        _list_remotely(_make_server_client(url, token), filters, limit) if url else _list_locally(filters, limit)
+    )
     if as_json:
         terminal.print_json([_scenario_to_data(each) for each in found])
         return
     if not found:
         any_filter = filters != type(filters)()
-        advice = "No scenario passes these filters." if any_filter else f"No scenarios yet: {_HOW_TO_IMPORT}"
+        advice = "No scenario passes these filters." if any_filter else f"No scenarios yet: {_IMPORT_HINT}"
         click.echo(advice, err=True)
         return
     click.echo(render_scenarios(found, max(get_terminal_size().columns, 60)))
@@ -231,14 +235,14 @@ def list_(*, filters: "ScenarioFilter", limit: int | None, url: str | None, toke
         click.echo(f"… and {total - len(found):,} more", err=True)
 
 
-_HOW_TO_IMPORT = "import some with pramana scenarios import FILE"
+_IMPORT_HINT = "import some with pramana scenarios import FILE"
 
 
 def _list_locally(filters: "ScenarioFilter", limit: int | None) -> "Listed[ScenarioView]":
     from pramana.app.scenarios import scenario_views
 
-    with local_store() as store:
-        return scenario_views(store, filters.selection(), 0, limit or MAX_LISTED)
+    with open_local_store() as store:
+        return scenario_views(store, filters.selection(), 0, limit or DEFAULT_LIST_LIMIT)
 
 
 def _list_remotely(remote: "ServerClient", filters: "ScenarioFilter", limit: int | None) -> "Listed[ScenarioView]":
@@ -251,7 +255,7 @@ def _list_remotely(remote: "ServerClient", filters: "ScenarioFilter", limit: int
     found, total, size = list[ScenarioView](), 1, min(limit or PAGE_SIZE, PAGE_SIZE)
     while len(found) < min(total, limit or total):
         page = {"page": len(found) // size + 1, "pageSize": size}
-        answer = _read_envelope(remote, "GET", "/api/scenarios", {**query, **page})
+        answer = _request_envelope(remote, "GET", "/api/scenarios", {**query, **page})
         total = answer["meta"]["total"]
         if not answer["data"]:
             break
@@ -273,10 +277,10 @@ def _scenario_to_data(scenario: "ScenarioView") -> dict[str, Any]:
 
 
 @scenarios.command()
-@_IDS
+@_IDS_ARGUMENT
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@_FROM
-@SERVER_TOKEN
+@_FROM_OPTION
+@SERVER_TOKEN_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def delete(ids: tuple[str, ...], *, yes: bool, url: str | None, token: str | None, as_json: bool) -> None:
     """Delete scenarios by ID; if an ID is unknown, no scenario is deleted.
@@ -290,9 +294,9 @@ def delete(ids: tuple[str, ...], *, yes: bool, url: str | None, token: str | Non
     if not yes and sys.stdin is not None and sys.stdin.isatty():
         click.confirm(f"Delete {escape_control_characters(what)}?", abort=True, err=True)
     if url:
-        deleted = _delete_remotely(_open_remote(url, token), ids)
+        deleted = _delete_remotely(_make_server_client(url, token), ids)
     else:
-        with local_store() as store:
+        with open_local_store() as store:
             deleted = [(each.scenario.id, each.restorable_until) for each in delete_scenarios(store, ids)]
     if as_json:
         terminal.print_json([{"id": each, "restorable_until": until} for each, until in deleted])
@@ -306,15 +310,15 @@ def delete(ids: tuple[str, ...], *, yes: bool, url: str | None, token: str | Non
 
 def _delete_remotely(remote: "ServerClient", ids: Sequence[str]) -> list[tuple[str, str]]:
     for each in ids:  # so that nothing is deleted when one is unknown
-        _read_envelope(remote, "GET", _address_of(each))
-    answers = [_read_envelope(remote, "DELETE", _address_of(each))["data"] for each in ids]
+        _request_envelope(remote, "GET", _scenario_path(each))
+    answers = [_request_envelope(remote, "DELETE", _scenario_path(each))["data"] for each in ids]
     return [(each["scenario"]["id"], each["restorableUntil"]) for each in answers]
 
 
 @scenarios.command()
-@_IDS
-@_FROM
-@SERVER_TOKEN
+@_IDS_ARGUMENT
+@_FROM_OPTION
+@SERVER_TOKEN_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def restore(ids: tuple[str, ...], *, url: str | None, token: str | None, as_json: bool) -> None:
     """Restore scenarios that were deleted within the last day."""
@@ -322,10 +326,10 @@ def restore(ids: tuple[str, ...], *, url: str | None, token: str | None, as_json
 
     ids = tuple(dict.fromkeys(ids))
     if url:
-        remote = _open_remote(url, token)
-        restored = [_read_envelope(remote, "POST", f"{_address_of(each)}/restore")["data"]["id"] for each in ids]
+        remote = _make_server_client(url, token)
+        restored = [_request_envelope(remote, "POST", f"{_scenario_path(each)}/restore")["data"]["id"] for each in ids]
     else:
-        with local_store() as store:
+        with open_local_store() as store:
             restored = [each.id for each in restore_scenarios(store, ids)]
     if as_json:
         terminal.print_json(restored)
@@ -333,15 +337,15 @@ def restore(ids: tuple[str, ...], *, url: str | None, token: str | None, as_json
         click.echo(f"Restored {', '.join(map(escape_control_characters, restored))}")
 
 
-def _address_of(scenario_id: str) -> str:
+def _scenario_path(scenario_id: str) -> str:
     return f"/api/scenarios/{quoted(scenario_id, safe='')}"
 
 
-def _read_envelope(
+def _request_envelope(
     remote: "ServerClient", method: str, path: str, query: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the envelope of a server's response; raise if it is an error."""
-    said = remote.ask(method, path, query)
+    said = remote.send_request(method, path, query)
     if said.status == 404:
         raise NotFound(f"{remote.url}: {said.json.get('error')}")
     if not said.ok:
@@ -355,11 +359,11 @@ def _read_envelope(
 @scenarios.command("export")
 @click.argument("path", required=False, type=OutputPath())
 @_add_filter_options
-@_FROM
-@SERVER_TOKEN
+@_FROM_OPTION
+@SERVER_TOKEN_OPTION
 def export(path: Path | None, *, filters: "ScenarioFilter", url: str | None, token: str | None) -> None:
     """Export scenarios as one YAML document to PATH [default: standard output], ready to import again."""
-    text = _export_remotely(_open_remote(url, token), filters) if url else _export_locally(filters)
+    text = _export_remotely(_make_server_client(url, token), filters) if url else _export_locally(filters)
     count = text.count("\n- id: ")  # no other line starts like this
     if path is None:
         sys.stdout.write(text)
@@ -371,15 +375,19 @@ def export(path: Path | None, *, filters: "ScenarioFilter", url: str | None, tok
 
 
 def _export_locally(filters: "ScenarioFilter") -> str:
-    from pramana.load.scenario import write_yaml
+    from pramana.load.scenario import iterate_scenarios_yaml
 
     wanted = filters.selection()
-    with local_store() as store:
-        total = store.scenarios.page(wanted, 0, 1)[1]
-        return "".join(write_yaml(_with_progress(store.scenarios.chunks(wanted), "Writing", "scenario", total, len)))
+    with open_local_store() as store:
+        total = store.scenarios.read_page(wanted, 0, 1)[1]
+        return "".join(
+            iterate_scenarios_yaml(
+                _iterate_with_progress(store.scenarios.iterate_chunks(wanted), "Writing", "scenario", total, len)
+            )
+        )
 
 
-def _open_remote(url: str, token: str | None) -> "ServerClient":
+def _make_server_client(url: str, token: str | None) -> "ServerClient":
     from pramana.show.remote import (
         ServerClient,  # imports HTTP and TLS, which the local store does not need
     )
@@ -391,36 +399,36 @@ def _export_remotely(remote: "ServerClient", filters: "ScenarioFilter") -> str:
     from msgspec import to_builtins
 
     query = {name: value for name, value in to_builtins(filters).items() if value}
-    said = remote.ask("GET", "/api/scenarios/export", query)
+    said = remote.send_request("GET", "/api/scenarios/export", query)
     if not said.ok:
         raise InvalidInput(f"{remote.url}: {said.json.get('error')}")
-    return said.text_of("application/yaml")
+    return said.read_text("application/yaml")
 
 
 # ── Progress ──
 
 
-def _with_progress(
-    things: Iterable[Any],
-    doing: str,
+def _iterate_with_progress(
+    items: Iterable[Any],
+    activity: str,
     noun: str,
     total: int,
-    size: Callable[[Any], int] = lambda _: 1,
+    count_of: Callable[[Any], int] = lambda _: 1,
     *,
     quiet: bool = False,
 ) -> Iterator[Any]:
     """Yield the items, and print progress now and then: on a terminal over the last line, else on a new line."""
     if quiet or sys.stderr is None:
-        yield from things
+        yield from items
         return
     terminal_there = sys.stderr.isatty()
     done, has_spoken, speaks_at = 0, False, clock.monotonic() + PROGRESS_AFTER_S
-    for each in things:
+    for each in items:
         yield each
-        done += size(each)
+        done += count_of(each)
         if clock.monotonic() > speaks_at:
             has_spoken, speaks_at = True, clock.monotonic() + (0.2 if terminal_there else 5.0)
-            said = f"{doing} {terminal.pluralise(total, noun)}: {done:,} so far"
+            said = f"{activity} {terminal.pluralise(total, noun)}: {done:,} so far"
             click.echo(f"\r{said}" if terminal_there else said, err=True, nl=not terminal_there)
     if has_spoken and terminal_there:
         click.echo(err=True)

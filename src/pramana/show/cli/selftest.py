@@ -45,16 +45,20 @@ def voice(wires: tuple[str, ...], *, turns: int, calls: int, as_json: bool) -> i
         clocks.append(clock)
         if not as_json:
             if len(clocks) == 1:
-                click.echo(_table_line("wire format", "turns", "median", "p95", "worst", "ticker p95", "allowed"))
+                click.echo(
+                    _format_table_line("wire format", "turns", "median", "p95", "worst", "ticker p95", "allowed")
+                )
             times = (clock.median, clock.p95, clock.worst, clock.ticker_p95, clock.ticker_p95 + ALLOWED_ERROR_S)
             shown = [f"{1000 * each:.1f} ms" for each in times]
             verdict = "proven" if clock.is_within_limits else "NOT PROVEN"
-            click.echo(f"{_table_line(clock.wire, f'{clock.turns}/{clock.expected}', *shown)} {verdict}")
+            click.echo(f"{_format_table_line(clock.wire, f'{clock.turns}/{clock.expected}', *shown)} {verdict}")
     if as_json:
         terminal.print_json([{**asdict(clock), "proven": clock.is_within_limits} for clock in clocks])
     return int(not all(clock.is_within_limits for clock in clocks))
 
 
-def _table_line(wire: str, turns: str, *numbers: str) -> str:
+def _format_table_line(wire_format: str, turns: str, *cells: str) -> str:
     widths = (8, 8, 8, 10, 8)
-    return f"{wire:15} {turns:>7} " + " ".join(f"{each:>{width}}" for each, width in zip(numbers, widths, strict=True))
+    return f"{wire_format:15} {turns:>7} " + " ".join(
+        f"{each:>{width}}" for each, width in zip(cells, widths, strict=True)
+    )

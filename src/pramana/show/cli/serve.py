@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import click
 
 from pramana.errors import InvalidInput, PramanaError, quote_text
-from pramana.installation import install_command
-from pramana.show.cli.options import GroupedCommand, local_store
+from pramana.installation import make_install_command
+from pramana.show.cli.options import GroupedCommand, open_local_store
 
 if TYPE_CHECKING:
     from pramana.app import App
@@ -75,10 +75,10 @@ def serve(
     from pramana.app import App, is_loopback
 
     if find_spec("uvicorn") is None:
-        raise InvalidInput(f"pramana serve needs the server's packages; install them: {install_command('server')}")
+        raise InvalidInput(f"pramana serve needs the server's packages; install them: {make_install_command('server')}")
     trusted = tuple(map(_parse_network, proxies))
-    with local_store() as store:
-        if api_only and store.kind == "sqlite":
+    with open_local_store() as store:
+        if api_only and store.database_kind == "sqlite":
             raise InvalidInput(
                 "--api-only is for a team's PostgreSQL, where another process executes the runs; set "
                 "PRAMANA_DATABASE_URL, or remove --api-only"
@@ -99,7 +99,9 @@ def serve(
                 )
             if not store.tokens.has_valid_token():
                 why = (
-                    "every token is revoked or expired" if store.tokens.has_ever_existed() else "there is no token yet"
+                    "every token is revoked or expired"
+                    if store.tokens.has_ever_had_token()
+                    else "there is no token yet"
                 )
                 raise InvalidInput(
                     f"{whom} makes the server reachable for others, and {why}; create a token first: pramana token "
@@ -145,7 +147,7 @@ def _open_listening_socket(host: str, port: int) -> socket.socket:
     return found
 
 
-def _run_server(serving: "App", listening: socket.socket) -> None:
+def _run_server(serving: "App", listening_socket: socket.socket) -> None:
     import uvicorn
 
     from pramana.show.api.connection import ACCEPTED_AT_ONCE, QUEUED, Connection
@@ -160,7 +162,9 @@ def _run_server(serving: "App", listening: socket.socket) -> None:
             await super().startup(sockets)
             gc.collect()
             gc.freeze()  # collecting all imported objects blocked the event loop for over 100 ms
-            listening.listen(QUEUED)  # uvicorn uses one number for the backlog and for the connections accepted at once
+            listening_socket.listen(
+                QUEUED
+            )  # uvicorn uses one number for the backlog and for the connections accepted at once
             if self.started:
                 shown = f"[{serving.host}]" if ":" in serving.host else serving.host
                 url = f"http://{shown}:{serving.port}"
@@ -203,6 +207,6 @@ def _run_server(serving: "App", listening: socket.socket) -> None:
         ws="none" if serving.api_only else "websockets-sansio",
     )
     server = Server(config)
-    asyncio.run(server.serve([listening]))
+    asyncio.run(server.serve([listening_socket]))
     if not server.started:
         raise CannotListen("the server could not start; see its output above")

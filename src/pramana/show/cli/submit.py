@@ -18,7 +18,7 @@ from pramana import clock
 from pramana.errors import InvalidInput, PramanaError, Problem, escape_control_characters
 from pramana.model import Outcome, Run
 from pramana.report import terminal
-from pramana.show.cli.options import SERVER_TOKEN, local_store
+from pramana.show.cli.options import SERVER_TOKEN_OPTION, open_local_store
 from pramana.show.remote import ServerClient, ServerFailed, ServerResponse
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ MAX_RESULTS, MAX_BYTES = 1_000, 8 << 20
 LONGEST_OUTPUT, LONGEST_NAME = 1 << 20, 256
 LONGEST_WAIT_S, MAX_WAITS = 300.0, 10
 _COUNT_NAMES = ("sent", "accepted", "duplicates", "refused", "left_out")
-_SENT_FIELDS = (
+_SENT_FIELDS_NOTE = (
     "Sent to the server: model, prompt ID, output, score and verdict, time, temperature, seed, suite version and "
     "hash; never keys, raw responses or system prompts."
 )
@@ -40,11 +40,11 @@ _SENT_FIELDS = (
 class _Delivery:
     """A run, or a block of a file, being sent."""
 
-    subject: str
+    submission_key: str
     """The key under which it is marked as submitted: the id of a run, the digest of a block."""
     name: str
-    shared: dict[str, Any]
-    results: Callable[["_Delivery"], Iterable[dict[str, Any]]]
+    shared_fields: dict[str, Any]
+    iterate_results: Callable[["_Delivery"], Iterable[dict[str, Any]]]
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNT_NAMES, 0))
     notes: list[str] = field(default_factory=list)
 
@@ -52,7 +52,7 @@ class _Delivery:
 @click.command()
 @click.argument("what", metavar="RUN|FILE", required=False)
 @click.option("--to", "url", metavar="URL", required=True, help="Server address, such as http://localhost:3000")
-@SERVER_TOKEN
+@SERVER_TOKEN_OPTION
 @click.option("--again", is_flag=True, help="Also submit runs that were submitted before")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def submit(what: str | None, *, url: str, token: str | None, again: bool, as_json: bool) -> int:
@@ -71,23 +71,23 @@ def submit(what: str | None, *, url: str, token: str | None, again: bool, as_jso
     receiver = ServerClient(_normalise_url(url), token, returns_rate_limits=True)
     done: list[_Delivery] = []
     failure: PramanaError | None = None
-    with local_store() as store:
+    with open_local_store() as store:
         there = set() if again else store.submissions.list_delivered(receiver.url)
         parcels = _list_deliveries(store, what)
-        pending = [each for each in parcels if each.subject not in there]
+        pending = [each for each in parcels if each.submission_key not in there]
         if pending:
-            say(_SENT_FIELDS)
+            say(_SENT_FIELDS_NOTE)
         for number, parcel in enumerate(pending, 1):
             say(f"{number} of {len(pending)}: {parcel.name}")
             try:
-                _deliver(receiver, parcel, say)
+                _send_delivery(receiver, parcel, say)
             except PramanaError as error:
                 failure = error
                 break
-            store.submissions.mark_delivered(parcel.subject, receiver.url)
+            store.submissions.mark_delivered(parcel.submission_key, receiver.url)
             done.append(parcel)
             say(f"  {_describe_delivery(parcel)}")
-    _report(receiver.url, done, len(pending) - len(done), len(parcels) - len(pending), failure, as_json=as_json)
+    _print_report(receiver.url, done, len(pending) - len(done), len(parcels) - len(pending), failure, as_json=as_json)
     return failure.exit_code if failure else 0
 
 
@@ -107,22 +107,34 @@ def _describe_delivery(delivery: _Delivery) -> str:
     return ", ".join(said) + "".join(f"; {each}" for each in delivery.notes)
 
 
-def _report(
-    url: str, done: list[_Delivery], left: int, before: int, failure: PramanaError | None, *, as_json: bool
+def _print_report(
+    url: str,
+    done: list[_Delivery],
+    unsent_count: int,
+    submitted_before_count: int,
+    failure: PramanaError | None,
+    *,
+    as_json: bool,
 ) -> None:
     if as_json:
         said = failure and {"error": str(failure), "code": failure.code}
-        sent = [{"subject": each.subject, "name": each.name, **each.counts, "notes": each.notes} for each in done]
-        there = {"to": url, "submitted": sent, "submitted_before": before}
-        terminal.print_json({**there, "remaining": left, "failure": said})
+        sent = [
+            {"subject": each.submission_key, "name": each.name, **each.counts, "notes": each.notes} for each in done
+        ]
+        there = {"to": url, "submitted": sent, "submitted_before": submitted_before_count}
+        terminal.print_json({**there, "remaining": unsent_count, "failure": said})
         return
     if failure:
         click.echo(f"pramana: {escape_control_characters(str(failure))}", err=True)
         for problem in failure.problems[:10] if isinstance(failure, InvalidInput) else ():
             click.echo(f"  {escape_control_characters(str(problem))}", err=True)
-        click.echo(f"{terminal.pluralise(left, 'run')} not submitted; repeat the command to submit the rest.", err=True)
+        click.echo(
+            f"{terminal.pluralise(unsent_count, 'run')} not submitted; repeat the command to submit the rest.", err=True
+        )
     elif not done:
-        known = f"; {terminal.pluralise(before, 'run')} submitted before" if before else ""
+        known = (
+            f"; {terminal.pluralise(submitted_before_count, 'run')} submitted before" if submitted_before_count else ""
+        )
         click.echo(f"Nothing to submit{known}.")
     if done:
         results = sum(each.counts["accepted"] for each in done)
@@ -132,28 +144,28 @@ def _report(
 # ── Collecting ──
 
 
-def _list_deliveries(store: "Store", what: str | None) -> list[_Delivery]:
-    if what is None:
-        found = [run for run in reversed(store.runs.page(limit=1_000_000)[0]) if run.status == "finished"]
-        return [_delivery_of_run(store, run) for run in found]
-    if Path(what).is_file() or what.endswith(".json"):
+def _list_deliveries(store: "Store", run_or_file: str | None) -> list[_Delivery]:
+    if run_or_file is None:
+        found = [run for run in reversed(store.runs.read_page(limit=1_000_000)[0]) if run.status == "finished"]
+        return [_run_to_delivery(store, run) for run in found]
+    if Path(run_or_file).is_file() or run_or_file.endswith(".json"):
         from pramana.load.results import read_results
 
-        return [_delivery_of_block(block, what) for block in read_results(what)]
-    run = store.runs.find(what)
+        return [_block_to_delivery(block, run_or_file) for block in read_results(run_or_file)]
+    run = store.runs.find(run_or_file)
     if run.status != "finished":
         raise InvalidInput(f"run {run.id} is {run.status}; finish it first: pramana run --resume {run.id}")
-    return [_delivery_of_run(store, run)]
+    return [_run_to_delivery(store, run)]
 
 
-def _delivery_of_run(store: "Store", run: Run) -> _Delivery:
+def _run_to_delivery(store: "Store", run: Run) -> _Delivery:
     plan = run.plan
     whole = plan.suite_hash if plan.system_prompt is None else None
     shared = {
         "suite_version": plan.suite[:LONGEST_NAME],
         "suite_hash": whole,
-        "temperature": _as_number(plan.parameters.get("temperature")),
-        "seed": _as_integer(plan.parameters.get("seed")),
+        "temperature": _valid_number_or_none(plan.parameters.get("temperature")),
+        "seed": _valid_integer_or_none(plan.parameters.get("seed")),
         "timestamp": run.created,
         "runner_version": plan.runner_version[:LONGEST_NAME] or None,
     }
@@ -161,7 +173,7 @@ def _delivery_of_run(store: "Store", run: Run) -> _Delivery:
     others = {name: plan.parameters[name] for name in ("top_p", "max_tokens", "stop") if name in plan.parameters}
 
     def results(parcel: _Delivery) -> Iterator[dict[str, Any]]:
-        from pramana.report.exports import result_score
+        from pramana.report.exports import get_result_score
 
         for case, result in store.results.iterate_with_cases(run.id):
             reply, target = result.reply, models[result.key.model]
@@ -182,8 +194,8 @@ def _delivery_of_run(store: "Store", run: Run) -> _Delivery:
                 "model_id": target.model,
                 "prompt_id": case.id,
                 "output": reply.text,
-                "score": result_score(case, result),
-                "assertion_result": _verdict(result.outcome, checks=checks),
+                "score": get_result_score(case, result),
+                "assertion_result": _make_assertion_result(result.outcome, checks=checks),
                 "latency_ms": round(reply.total_s * 1000, 3),
                 "result_hash": result.result_hash,
                 "metadata": {name: value for name, value in noted.items() if value not in (None, [], {})},
@@ -191,25 +203,25 @@ def _delivery_of_run(store: "Store", run: Run) -> _Delivery:
 
     parcel = _Delivery(run.id, f"run {run.id} ({plan.suite}: {', '.join(models)})", shared, results)
     if plan.suite_hash and whole is None:
-        parcel.notes.append(_OWN_PROMPT_NOTE)
+        parcel.notes.append(_CUSTOM_SYSTEM_PROMPT_NOTE)
     return parcel
 
 
-_OWN_PROMPT_NOTE = "sent as results of an unknown suite, because the run had its own system prompt"
-_PASSED = {Outcome.PASSED: True, Outcome.FAILED: False}
+_CUSTOM_SYSTEM_PROMPT_NOTE = "sent as results of an unknown suite, because the run had its own system prompt"
+_PASSED_BY_OUTCOME = {Outcome.PASSED: True, Outcome.FAILED: False}
 
 
-def _verdict(outcome: Outcome, **details: Any) -> dict[str, Any]:
-    return {"passed": _PASSED.get(outcome), "details": {"outcome": outcome, **details}}
+def _make_assertion_result(outcome: Outcome, **details: Any) -> dict[str, Any]:
+    return {"passed": _PASSED_BY_OUTCOME.get(outcome), "details": {"outcome": outcome, **details}}
 
 
-def _delivery_of_block(block: "ModelResults", file: str) -> _Delivery:
+def _block_to_delivery(block: "ModelResults", file_name: str) -> _Delivery:
     whole = None if block.system_prompt else block.suite_hash
     shared = {
         "suite_version": block.suite_version[:LONGEST_NAME],
         "suite_hash": whole,
-        "temperature": _as_number(block.temperature),
-        "seed": _as_integer(block.seed),
+        "temperature": _valid_number_or_none(block.temperature),
+        "seed": _valid_integer_or_none(block.seed),
         "timestamp": block.timestamp,
         "runner_version": block.runner_version and block.runner_version[:LONGEST_NAME],
     }
@@ -224,9 +236,9 @@ def _delivery_of_block(block: "ModelResults", file: str) -> _Delivery:
                 "model_id": block.model_id,
                 "prompt_id": each.test_id,
                 "output": each.output,
-                "score": score if each.outcome in _PASSED and 0 <= score <= 1 else None,
-                "assertion_result": _verdict(each.outcome),
-                "latency_ms": _as_number(each.latency_ms),
+                "score": score if each.outcome in _PASSED_BY_OUTCOME and 0 <= score <= 1 else None,
+                "assertion_result": _make_assertion_result(each.outcome),
+                "latency_ms": _valid_number_or_none(each.latency_ms),
                 "result_hash": each.result_hash and each.result_hash[:LONGEST_NAME],
                 "metadata": {"repeat": each.repeat},
             }
@@ -236,26 +248,26 @@ def _delivery_of_block(block: "ModelResults", file: str) -> _Delivery:
         said = (each.test_id, str(each.repeat), each.variant, each.outcome.value, each.output)
         digest.update(hashlib.sha256("\0".join(said).encode("utf-8", "surrogatepass")).digest())
     digest.update(repr((block.model_id, *sorted(shared.items()))).encode("utf-8", "surrogatepass"))
-    parcel = _Delivery(f"sha256:{digest.hexdigest()}", f"{block.model_id} of {file}", shared, results)
+    parcel = _Delivery(f"sha256:{digest.hexdigest()}", f"{block.model_id} of {file_name}", shared, results)
     if block.suite_hash and whole is None:
-        parcel.notes.append(_OWN_PROMPT_NOTE)
+        parcel.notes.append(_CUSTOM_SYSTEM_PROMPT_NOTE)
     return parcel
 
 
-def _as_number(value: Any) -> float | None:
+def _valid_number_or_none(value: Any) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _as_integer(value: Any) -> int | None:
+def _valid_integer_or_none(value: Any) -> int | None:
     return value if type(value) is int and -(2**63) <= value < 2**63 else None
 
 
 # ── Sending ──
 
 
-def _deliver(receiver: ServerClient, delivery: _Delivery, print_line: Callable[[str], None]) -> None:
+def _send_delivery(receiver: ServerClient, delivery: _Delivery, print_line: Callable[[str], None]) -> None:
     """Send all of a run; raise if the server refuses anything."""
-    for body, count in _request_bodies(delivery):
+    for body, count in _make_request_bodies(delivery):
         data = _send_body(receiver, body, print_line)
         delivery.counts["sent"] += count
         for name in ("accepted", "duplicates", "refused"):
@@ -264,16 +276,16 @@ def _deliver(receiver: ServerClient, delivery: _Delivery, print_line: Callable[[
             delivery.notes.append(str(next((each["reason"] for each in data["results"] if each["reason"]), "")))
 
 
-def _request_bodies(delivery: _Delivery) -> Iterator[tuple[bytes, int]]:
+def _make_request_bodies(delivery: _Delivery) -> Iterator[tuple[bytes, int]]:
     """Yield the request bodies of a run, each within the limits, with the number of its results."""
-    head = terminal.to_json(delivery.shared)[:-1].encode()
+    head = terminal.to_json(delivery.shared_fields)[:-1].encode()
     gathered: list[bytes] = []
     size = 0
 
     def encode_body() -> bytes:
         return head + b', "results": [' + b",".join(gathered) + b"]}"
 
-    for each in delivery.results(delivery):
+    for each in delivery.iterate_results(delivery):
         long = max(len(each["model_id"]), len(each["prompt_id"])) > LONGEST_NAME
         if long or not each["prompt_id"] or len(each["output"].encode("utf-8", "surrogatepass")) > LONGEST_OUTPUT:
             delivery.counts["left_out"] += 1
@@ -290,10 +302,10 @@ def _request_bodies(delivery: _Delivery) -> Iterator[tuple[bytes, int]]:
 
 def _send_body(receiver: ServerClient, body: bytes, print_line: Callable[[str], None]) -> dict[str, Any]:
     for attempt in range(MAX_WAITS + 1):
-        said = receiver.ask("POST", "/api/submit/batch", body=body)
+        said = receiver.send_request("POST", "/api/submit/batch", body=body)
         if said.status != 429:
             break
-        wait = _retry_after(said, attempt)
+        wait = _choose_wait_s(said, attempt)
         if attempt == MAX_WAITS or wait > LONGEST_WAIT_S:
             raise ServerFailed(f"{receiver.url} accepts no requests for {wait:.0f} s; try again later")
         print_line(f"  the server asks to wait {wait:.0f} s")
@@ -312,7 +324,7 @@ def _send_body(receiver: ServerClient, body: bytes, print_line: Callable[[str], 
         ) from None
 
 
-def _retry_after(response: ServerResponse, attempt: int) -> float:
+def _choose_wait_s(response: ServerResponse, attempt: int) -> float:
     """Return the seconds to wait: the server's Retry-After, or else longer with each attempt."""
     try:
         return max(0.0, float(response.headers.get("Retry-After", "")))

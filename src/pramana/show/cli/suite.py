@@ -12,7 +12,9 @@ from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON")
-_files = click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+_files_argument = click.argument(
+    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
 
 
 @click.group(cls=HelpfulGroup)
@@ -32,12 +34,12 @@ def list_(*, as_json: bool) -> int:
         for number, version in enumerate(versions):
             click.echo(("\n" if number else "") + _describe_version(version))
     for problem in broken:
-        terminal.print_problem(problem, err=True)
+        terminal.print_problem(problem, to_stderr=True)
     return 2 if broken else 0
 
 
 @suite.command("hash", short_help="Print the hash of suite files.")
-@_files
+@_files_argument
 @_json_option
 def hash_(files: tuple[Path, ...], *, as_json: bool) -> None:
     """Print the hash of suite files. The hash depends only on the cases, not on their order or spacing."""
@@ -69,7 +71,7 @@ def verify(versions: tuple[str, ...], *, as_json: bool) -> int:
                 "version": version.manifest.version,
                 "tier": verified.tier,
                 "file": str(verified.path),
-                "pinned": verified.pinned,
+                "pinned": verified.pinned_hash,
                 "found": verified.actual_hash,
                 "verdict": verified.verdict,
                 "problems": [terminal.problem_to_data(each) for each in verified.problems],
@@ -82,7 +84,7 @@ def verify(versions: tuple[str, ...], *, as_json: bool) -> int:
     names = [escape_control_characters(f"{version.manifest.version} {verified.tier}") for version, verified in results]
     for name, (_, verified) in zip(names, results, strict=True):
         mark = click.style(f"{verified.verdict:8}", fg="red" if verified.problems else "green")
-        click.echo(f"{mark} {name:{max(map(len, names))}}  {(verified.actual_hash or verified.pinned)[:23]}…")
+        click.echo(f"{mark} {name:{max(map(len, names))}}  {(verified.actual_hash or verified.pinned_hash)[:23]}…")
         for problem in verified.problems:
             terminal.print_problem(problem)
     for problem in broken:
@@ -91,7 +93,7 @@ def verify(versions: tuple[str, ...], *, as_json: bool) -> int:
 
 
 @suite.command(short_help="Publish files as a new, immutable version.")
-@_files
+@_files_argument
 @click.option("--version", required=True, metavar="NAME", help="Name of the new version, such as v1.1")
 @click.option(
     "--into",
@@ -114,9 +116,11 @@ def publish(
     as_json: bool,
 ) -> None:
     """Publish FILES as a new, immutable suite version. Each file becomes a tier with the file's name."""
-    described = dict(_parse_pair(each, "--use-case") for each in use_cases)
+    described = dict(_parse_tier_value(each, "--use-case") for each in use_cases)
     try:
-        priced = {tier: float(usd.removeprefix("$")) for tier, usd in (_parse_pair(each, "--cost") for each in costs)}
+        priced = {
+            tier: float(usd.removeprefix("$")) for tier, usd in (_parse_tier_value(each, "--cost") for each in costs)
+        }
     except ValueError as error:
         raise click.BadParameter(f"{error}", param_hint="--cost") from None
     published = manifest.publish_version(files, version, into, use_cases=described, costs_usd=priced)
@@ -126,30 +130,30 @@ def publish(
     click.echo(f"Published {escape_control_characters(str(published.folder))}\n\n{_describe_version(published)}")
 
 
-def _parse_pair(text: str, option: str) -> tuple[str, str]:
+def _parse_tier_value(text: str, option: str) -> tuple[str, str]:
     tier, equals, value = text.partition("=")
     if not equals or not value:
         raise click.BadParameter(f"expected TIER=VALUE, found {text!r}", param_hint=option)
     return tier, value
 
 
-def _find_version(name: str) -> manifest.Version:
+def _find_version(name: str) -> manifest.SuiteVersion:
     """Return a suite version, by name or folder; a folder without a manifest never hides a version of that name."""
     folder = Path(name)
-    if (folder / manifest.MANIFEST).is_file() or len(folder.parts) > 1:
+    if (folder / manifest.MANIFEST_FILE_NAME).is_file() or len(folder.parts) > 1:
         return manifest.open_version(folder)
     return manifest.find_version(name)
 
 
-def _version_to_data(version: manifest.Version) -> dict[str, object]:
+def _version_to_data(version: manifest.SuiteVersion) -> dict[str, object]:
     data = version.manifest.model_dump(mode="json")
-    return {**data, "folder": str(version.folder), "built_in": version.built_in}
+    return {**data, "folder": str(version.folder), "built_in": version.is_built_in}
 
 
-def _describe_version(version: manifest.Version) -> str:
+def _describe_version(version: manifest.SuiteVersion) -> str:
     stated = version.manifest
     width = max(4, *(len(name) for name in stated.tiers))
-    origin = "built in" if version.built_in else str(version.folder)
+    origin = "built in" if version.is_built_in else str(version.folder)
     lines = [
         f"{click.style(escape_control_characters(stated.version), bold=True)}  {escape_control_characters(origin)}"
     ]

@@ -6,7 +6,7 @@ import click
 
 from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
-from pramana.show.cli.options import local_store
+from pramana.show.cli.options import open_local_store
 from pramana.store.engine import timestamp
 from pramana.store.tokens import EXPIRES_DAYS, MAX_DAYS, Token
 
@@ -63,8 +63,8 @@ def create(name: str, *, role: str, days: int | None, allow: bool | None, as_jso
 
     The token is shown only once: only its hash is stored.
     """
-    with local_store() as store:
-        is_first = not store.tokens.has_ever_existed() and not store.preferences.read().allow_private_addresses
+    with open_local_store() as store:
+        is_first = not store.tokens.has_ever_had_token() and not store.preferences.read().allow_private_addresses
         if is_first and allow is None and _is_interactive():
             allow = click.confirm(f"{_FIRST_TOKEN_NOTE} Allow this for everyone with a token?", err=True)
         made, secret = store.tokens.create(name or role, role, days)
@@ -91,7 +91,7 @@ def create(name: str, *, role: str, days: int | None, allow: bool | None, as_jso
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def list_(*, as_json: bool) -> None:
     """List all tokens, including revoked and expired ones."""
-    with local_store() as store:
+    with open_local_store() as store:
         found = store.tokens.list()
     if as_json:
         terminal.print_json(
@@ -123,7 +123,7 @@ def list_(*, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def revoke(token_id: str, *, as_json: bool) -> None:
     """Revoke the token with this ID. A running server rejects the token within seconds."""
-    with local_store() as store:
+    with open_local_store() as store:
         ended, is_last = store.tokens.revoke(token_id), not store.tokens.has_valid_token()
     if as_json:
         terminal.print_json({"id": ended.id, "name": ended.name, "role": ended.role, "revoked": ended.revoked})

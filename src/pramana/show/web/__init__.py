@@ -17,7 +17,7 @@ from pramana.app import App
 from pramana.show.api import make_routes
 from pramana.show.api.gate import Gate
 
-PAGES = (
+PAGE_MODULES = (
     "home",
     "runs",
     "new_run",
@@ -33,8 +33,8 @@ PAGES = (
     "prices",
 )
 """Page modules, in the order in which their routes are matched: the catch-all /scenarios/ID comes last."""
-_API = ("/api", "/audio", "/docs", "/openapi.json")
-_POLICY = (
+_API_PATHS = ("/api", "/audio", "/docs", "/openapi.json")
+_CONTENT_SECURITY_POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
@@ -45,7 +45,7 @@ def make_app(serving: App) -> ASGIApp:
     """Return the API and the workbench of a server, behind the gate."""
     routes = make_routes(serving)
     pages = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    _install(pages, routes)
+    _install_pages(pages, routes)
     of_routes = routes.router.lifespan_context
 
     @asynccontextmanager
@@ -57,7 +57,7 @@ def make_app(serving: App) -> ASGIApp:
     return Gate(_Dispatcher(routes, pages), serving)
 
 
-def _install(pages: FastAPI, routes: FastAPI) -> None:
+def _install_pages(pages: FastAPI, routes: FastAPI) -> None:
     """Register the pages and everything they need."""
     import nicegui
 
@@ -67,12 +67,12 @@ def _install(pages: FastAPI, routes: FastAPI) -> None:
     style.install_style()
     frame.install_not_found_page()
     sockets.install_socket_rules(routes.state.serving)
-    for name in (*PAGES, "sign_in"):
+    for name in (*PAGE_MODULES, "sign_in"):
         import_module(f"pramana.show.web.pages.{name}")
     nicegui.ui.run_with(
         pages,
         title="Pramana",
-        favicon=style.FAVICON,
+        favicon=style.FAVICON_SVG,
         dark=None,
         language="en-US",
         tailwind=False,
@@ -83,7 +83,7 @@ def _install(pages: FastAPI, routes: FastAPI) -> None:
 
 
 def _is_api_path(path: str) -> bool:
-    return any(path == each or path.startswith(f"{each}/") for each in _API)
+    return any(path == each or path.startswith(f"{each}/") for each in _API_PATHS)
 
 
 class _Dispatcher:
@@ -96,18 +96,18 @@ class _Dispatcher:
         if scope["type"] == "lifespan" or _is_api_path(scope["path"]):
             await self._routes(scope, receive, send)
         else:
-            from pramana.show.web.kit.sockets import may_upload
+            from pramana.show.web.kit.sockets import is_request_allowed
 
-            if not may_upload(scope):
+            if not is_request_allowed(scope):
                 scope = {**scope, "path": "/no-such-page"}
-            await self._pages(scope, receive, _with_policy(send))
+            await self._pages(scope, receive, _wrap_send_with_policy(send))
 
 
-def _with_policy(send: Send) -> Send:
+def _wrap_send_with_policy(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            headers["content-security-policy"] = _POLICY
+            headers["content-security-policy"] = _CONTENT_SECURITY_POLICY
             # Without any referrer, browsers also hide the origin of a form post, which the gate checks.
             headers["referrer-policy"] = "same-origin"
         await send(message)

@@ -16,14 +16,14 @@ from nicegui import events, ui
 from nicegui.elements.upload_files import FileUpload
 
 from pramana.report.figures import escape_unprintable
-from pramana.report.markup import render_foreign_text
+from pramana.report.markup import render_untrusted_text
 from pramana.show.web.kit import parts
 from pramana.show.web.kit.page_context import UseCaseRefused
 
 BROWSER_TIMEOUT_S = 10.0
 """How long to wait for the browser to return the value of a field."""
-MAX_FILES = 500
-MAX_BYTES = 64 << 20
+MAX_SELECTED_FILES = 500
+MAX_SELECTION_BYTES = 64 << 20
 """Limit for all files of one selection: the page keeps them in memory."""
 MAX_REQUEST_BYTES = 8 << 20
 
@@ -40,7 +40,7 @@ class Field(Protocol):
 class Form(ui.element):
     """A form on a page: `with Form(save) as form`, its fields, then `form.submit("Save")`."""
 
-    def __init__(self, act: parts.Act) -> None:
+    def __init__(self, act: parts.ButtonHandler) -> None:
         super().__init__("form")
         self.classes("stack form").props("novalidate")
         self.on("submit.prevent", js_handler="() => {}")  # submitting, also by Enter, clicks the button instead
@@ -48,9 +48,9 @@ class Form(ui.element):
         with self:
             self._trouble = ui.element("div").classes("trouble-box")
 
-    def submit(self, words: str) -> ui.button:
+    def add_submit_button(self, label: str) -> ui.button:
         """Add the submit button."""
-        return parts.add_button(words, self._act, "primary").props("type=submit")
+        return parts.add_button(label, self._act, "primary").props("type=submit")
 
     @contextmanager
     def show_errors_at(self, fields: Mapping[str, Field]) -> Iterator[None]:
@@ -66,15 +66,15 @@ class Form(ui.element):
             placed = [(find_field_path(each.path, fields), each.message) for each in error.problems]
             for path, message in placed:
                 if path and fields[path].error is None:
-                    fields[path].error = message_of(fields[path], message)
+                    fields[path].error = make_field_message(fields[path], message)
             if not placed or not all(path for path, _ in placed):
                 with self._trouble:
-                    parts.show_refusal_page(error)
+                    parts.add_refusal_box(error)
             if first := next((path for path, _ in placed if path), ""):
                 ui.run_javascript(f"document.getElementById({fields[first].html_id!r})?.focus()")
 
 
-def message_of(field: Any, message: str) -> str:
+def make_field_message(field: Any, message: str) -> str:
     """Return an error message that begins with the field's label, as it is also read away from its field."""
     label = str(field.props.get("label") or "").removesuffix(" (optional)")
     if message.startswith("expected "):
@@ -90,7 +90,7 @@ def find_field_path(path: str, fields: Mapping[str, Any]) -> str:
     return path
 
 
-def add_number_field(label: str, value: float | None, hint: str) -> ui.number:
+def add_unclamped_number_field(label: str, value: float | None, hint: str) -> ui.number:
     """Add a number field; its value is validated by the API, not rounded or clamped by the browser."""
     return parts.add_number_field(label, value, hint=hint).props("step=any", remove="min")
 
@@ -152,7 +152,7 @@ def add_suggestions(field: Any, texts: Iterable[str]) -> Callable[[Iterable[str]
     return replace
 
 
-class NamesField:
+class NameListField:
     """A list of names: each one typed is added and shown, with a button to remove it."""
 
     def __init__(
@@ -163,33 +163,35 @@ class NamesField:
         with parts.open_box("stack"):
             self.field = parts.add_text_field(f"Add a {what}", hint="Press Enter to add what you typed.")
             # The browser fires `change` on Enter, when a suggestion is picked, and on blur.
-            self.field.on("change", lambda event: parts.show_errors(self._add)(event.args))
+            self.field.on("change", lambda event: parts.notify_on_error(self._add_name)(event.args))
             self.suggest = add_suggestions(self.field, known)
             self._list = ui.element("ul").classes("chosen")
             self._list.props["aria-label"] = f"Each {what} that was added"
-        self._show()
+        self._redraw_names()
 
-    async def _add(self, typed: Any) -> None:
-        name = str(typed or "").strip()
+    async def _add_name(self, text: Any) -> None:
+        name = str(text or "").strip()
         self.field.set_value("")
         if name and name not in self.names:
             self.names.append(name)
-            self._show()
+            self._redraw_names()
             await self._changed()
 
-    async def _remove(self, name: str) -> None:
+    async def _remove_name(self, name: str) -> None:
         self.names.remove(name)
-        self._show()
+        self._redraw_names()
         self.field.run_method("focus")  # the focused button has just been removed
         await self._changed()
 
-    def _show(self) -> None:
+    def _redraw_names(self) -> None:
         with parts.redraw(self._list):
             for name in self.names:
                 with ui.element("li"):
-                    parts.add_markup(render_foreign_text(name, 300))
+                    parts.add_markup(render_untrusted_text(name, 300))
                     label = f"Remove {escape_unprintable(name)[:200]}"
-                    parts.add_button("Remove", partial(self._remove, name), "plain", small=True, label=label)
+                    parts.add_button(
+                        "Remove", partial(self._remove_name, name), "plain", small=True, accessible_label=label
+                    )
         self._list.set_visibility(bool(self.names))
 
 
@@ -209,14 +211,18 @@ class FileSelection:
     """The outcome of one selection."""
 
     files: Sequence[PickedFile]
-    ignored: Sequence[str]
+    ignored_names: Sequence[str]
     """Names of files that were not sent because of their extension."""
-    failed: Sequence[tuple[str, str]]
+    failures: Sequence[tuple[str, str]]
     """Names of files that could not be sent, with the reason."""
 
 
 def add_file_picker(
-    label: str, endings: Sequence[str], callback: Callable[[FileSelection], Awaitable[None]], *, folder: bool = False
+    label: str,
+    extensions: Sequence[str],
+    callback: Callable[[FileSelection], Awaitable[None]],
+    *,
+    picks_folder: bool = False,
 ) -> None:
     """Add a button that opens the browser's file dialog, or its folder dialog."""
     arrived: list[FileUpload] = []
@@ -225,7 +231,7 @@ def add_file_picker(
     def on_upload(event: events.UploadEventArguments) -> None:
         weight = event.file.size() + sum(each.size() for each in arrived)
         # The script below enforces these limits too, but other clients may send anything.
-        if len(arrived) < MAX_FILES and weight <= MAX_BYTES:
+        if len(arrived) < MAX_SELECTED_FILES and weight <= MAX_SELECTION_BYTES:
             arrived.append(event.file)
 
     inbox.on_upload(on_upload)
@@ -240,19 +246,19 @@ def add_file_picker(
     with ui.element("label").classes("btn pick"):
         asking = ui.element("input").props("type=file multiple").classes("visually-hidden")
         ui.label(label)
-    if folder:
+    if picks_folder:
         asking.props("webkitdirectory")
     else:
-        asking.props["accept"] = ",".join(endings)
-    limits = f"{list(endings)}, {MAX_FILES}, {MAX_BYTES}, {MAX_REQUEST_BYTES}"
+        asking.props["accept"] = ",".join(extensions)
+    limits = f"{list(extensions)}, {MAX_SELECTED_FILES}, {MAX_SELECTION_BYTES}, {MAX_REQUEST_BYTES}"
     asking.on(
         "change",
-        parts.show_errors(on_sent),
-        js_handler=f"(event) => ({_SEND})(event, emit, '{inbox.props['url']}', {limits})",
+        parts.notify_on_error(on_sent),
+        js_handler=f"(event) => ({_UPLOAD_SCRIPT})(event, emit, '{inbox.props['url']}', {limits})",
     )
 
 
-_SEND = """async (event, emit, url, endings, mostFiles, mostBytes, atOnce) => {
+_UPLOAD_SCRIPT = """async (event, emit, url, endings, mostFiles, mostBytes, atOnce) => {
   const all = [...event.target.files].map((file) => [file.webkitRelativePath || file.name, file]);
   event.target.value = "";
   if (!all.length) return;

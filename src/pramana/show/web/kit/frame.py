@@ -8,13 +8,13 @@ from nicegui import ui
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from pramana.app import role_of
-from pramana.report.markup import Child, Safe, join, render_foreign_text, render_link, tag
+from pramana.app import required_role
+from pramana.report.markup import HtmlChild, SafeHtml, join_html, render_link, render_untrusted_text, tag
 from pramana.show.web.kit import parts
 from pramana.show.web.kit.page_context import PageContext, UseCaseRefused
-from pramana.show.web.kit.style import THEME, render_plain_page
+from pramana.show.web.kit.style import THEME_COOKIE_NAME, render_plain_page
 
-NAVIGATION = (
+NAVIGATION_LINKS = (
     ("/", "Home"),
     ("/runs", "Runs"),
     ("/compare", "Compare"),
@@ -22,39 +22,40 @@ NAVIGATION = (
     ("/suites", "Suites"),
     ("/settings", "Settings"),
 )
-PAGES: dict[str, str] = {}
+TITLES_BY_PATH: dict[str, str] = {}
 """The title of every page, by its path."""
-BUILD_TIMEOUT_S = 60.0
+PAGE_BUILD_TIMEOUT_S = 60.0
 """How long building a page may take."""
-Build = Callable[[PageContext], Awaitable[None]]
+BuildPage = Callable[[PageContext], Awaitable[None]]
 
 
-def register_page(path: str, title: str, *needs: Callable[..., Any]) -> Callable[[Build], Build]:
+def register_page(path: str, title: str, *required_use_cases: Callable[..., Any]) -> Callable[[BuildPage], BuildPage]:
     """Register a page that is drawn within the frame; anonymous visitors are redirected to sign in.
 
-    `needs` are the use cases without which the page is useless; a user whose role does not allow them sees an error.
+    `required_use_cases` are the use cases without which the page is useless; a user whose role does not allow them sees
+    an error.
     """
 
-    def register(build: Build) -> Build:
-        PAGES[path] = title
+    def register(build: BuildPage) -> BuildPage:
+        TITLES_BY_PATH[path] = title
 
-        @ui.page(path, title=f"{title} · Pramana", response_timeout=BUILD_TIMEOUT_S)
+        @ui.page(path, title=f"{title} · Pramana", response_timeout=PAGE_BUILD_TIMEOUT_S)
         async def serve_page(request: Request) -> Response | None:
             desk = PageContext(request)
             if desk.user.role is None:
                 return RedirectResponse(desk.sign_in_url, 303)
-            await desk.begin()
-            _begin_page(desk)
+            await desk.record_change_position()
+            _add_page_frame(desk)
             with _add_content():
                 try:
-                    if needs and not desk.may(*needs):
-                        raise _forbidden(desk, *needs)
+                    if required_use_cases and not desk.may(*required_use_cases):
+                        raise _make_forbidden_error(desk, *required_use_cases)
                     await build(desk)
                 except UseCaseRefused as error:
                     if error.status == 401:  # the token was revoked while the page was being built
                         return RedirectResponse(desk.sign_in_url, 303)
                     parts.add_heading(title, 1)
-                    parts.show_refusal_page(error)
+                    parts.add_refusal_box(error)
             return None
 
         return build
@@ -62,8 +63,8 @@ def register_page(path: str, title: str, *needs: Callable[..., Any]) -> Callable
     return register
 
 
-def _forbidden(context: PageContext, *needs: Callable[..., Any]) -> UseCaseRefused:
-    role = next(role_of(each) for each in needs if not context.may(each))
+def _make_forbidden_error(context: PageContext, *use_cases: Callable[..., Any]) -> UseCaseRefused:
+    role = next(required_role(each) for each in use_cases if not context.may(each))
     return UseCaseRefused(403, f"this page needs the role {role}, and yours is {context.user.role}", "forbidden")
 
 
@@ -80,7 +81,7 @@ def _add_content() -> ui.element:
 
 def install_not_found_page() -> None:
     """Install the page for unknown addresses, and restore the scroll position of every page."""
-    ui.add_head_html(f"<script>{_SCROLL}</script>", shared=True)
+    ui.add_head_html(f"<script>{_RESTORE_SCROLL_SCRIPT}</script>", shared=True)
 
     @nicegui.app.exception_handler(404)
     async def not_found(request: Request, error: Exception) -> Response:
@@ -95,29 +96,33 @@ def install_not_found_page() -> None:
         )
 
 
-def add_page_heading(title: Child, about: Child = None, crumbs: tuple[tuple[str, str], ...] = ()) -> ui.element:
+def add_page_heading(
+    title: HtmlChild, description: HtmlChild = None, crumbs: tuple[tuple[str, str], ...] = ()
+) -> ui.element:
     """Add the page heading; elements created within the returned container appear beside it, such as buttons."""
     with parts.open_box("head"):
         above = (
             tag(
                 "nav",
-                join((render_link(to, render_foreign_text(words)) for to, words in crumbs), " / "),
+                join_html((render_link(to, render_untrusted_text(words)) for to, words in crumbs), " / "),
                 class_="crumbs",
                 aria_label="Path",
             )
             if crumbs
             else None
         )
-        parts.add_markup(join([above, tag("h1", title), tag("p", about, class_="quiet") if about else None]))
+        parts.add_markup(
+            join_html([above, tag("h1", title), tag("p", description, class_="quiet") if description else None])
+        )
         return ui.element("div").classes("row")
 
 
-def set_window_title(words: str) -> None:
+def set_window_title(title: str) -> None:
     """Set the window title to what the page shows."""
-    ui.page_title(f"{words[:80]} · Pramana")
+    ui.page_title(f"{title[:80]} · Pramana")
 
 
-def _begin_page(context: PageContext) -> None:
+def _add_page_frame(context: PageContext) -> None:
     """Start a page: apply the chosen theme, or the system's, then add the navigation."""
     ui.query(".q-page").props("role=none")  # not a landmark: it contains our header too
     ui.dark_mode(None if context.theme not in ("light", "dark") else context.theme == "dark")
@@ -125,29 +130,29 @@ def _begin_page(context: PageContext) -> None:
     with ui.element("header").classes("top"), parts.open_box("top-inner"):
         parts.add_markup(render_link("/", "Pramana", class_="brand"))
         with ui.element("nav").classes("nav").props('aria-label="Pages"'):
-            parts.add_markup(join(_navigation_entry(context, to, words) for to, words in NAVIGATION))
+            parts.add_markup(join_html(_render_navigation_link(context, to, words) for to, words in NAVIGATION_LINKS))
         _add_user_menu(context)
         # A cookie keeps the choice for a year.
         switch = ui.button("Theme", color=None).props("unelevated no-caps")
-        switch.classes("btn plain small").on("click", js_handler=_SWITCH)
+        switch.classes("btn plain small").on("click", js_handler=_SWITCH_THEME_SCRIPT)
 
 
-def _navigation_entry(context: PageContext, to: str, words: str) -> Safe:
-    is_here = context.address == to or (to != "/" and context.address.startswith(f"{to}/"))
-    return tag("a", words, href=to, aria_current="page" if is_here else None)
+def _render_navigation_link(context: PageContext, path: str, label: str) -> SafeHtml:
+    is_here = context.address == path or (path != "/" and context.address.startswith(f"{path}/"))
+    return tag("a", label, href=path, aria_current="page" if is_here else None)
 
 
 def _add_user_menu(context: PageContext) -> None:
     if context.user.token_id is None:
         return
     parts.add_markup(
-        tag("span", render_foreign_text(context.user.name), f", {context.user.role}", class_="small quiet")
+        tag("span", render_untrusted_text(context.user.name), f", {context.user.role}", class_="small quiet")
     )
     with ui.element("form").props('method=post action="/sign-out"'):
         parts.add_markup(tag("button", "Sign out", type="submit", class_="native plain"))
 
 
-_SCROLL = """
+_RESTORE_SCROLL_SCRIPT = """
 (() => {
   const key = `pramana-scroll ${location.pathname}${location.search}`;
   addEventListener("pagehide", () => sessionStorage.setItem(key, scrollY));
@@ -170,8 +175,8 @@ _SCROLL = """
 """Pages are drawn after they load, so the browser cannot restore the scroll position. This script does, for a second
 while the page grows and then until the position exists, unless the reader scrolls first.
 """
-_SWITCH = f"""() => {{
+_SWITCH_THEME_SCRIPT = f"""() => {{
   const dark = !document.body.classList.contains("body--dark");
   Quasar.Dark.set(dark);
-  document.cookie = `{THEME}=${{dark ? "dark" : "light"}}; path=/; max-age=31536000; samesite=lax`;
+  document.cookie = `{THEME_COOKIE_NAME}=${{dark ? "dark" : "light"}}; path=/; max-age=31536000; samesite=lax`;
 }}"""

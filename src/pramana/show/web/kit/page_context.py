@@ -15,19 +15,19 @@ import nicegui
 from nicegui import background_tasks, ui
 from starlette.requests import Request
 
-from pramana.app import App, role_of
+from pramana.app import App, required_role
 from pramana.app.access import Credential, User
 from pramana.app.runs import follow_changes, follow_run
 from pramana.app.tail import ChangeView, Heartbeat, MissedView, RunEvent
 from pramana.errors import COMMAND_HINTS, HintKey, InvalidInput, PramanaError, Problem
 from pramana.request import struct_from_texts
-from pramana.show.api.envelope import log_defect, public_message, request_user
-from pramana.show.web.kit.style import THEME
+from pramana.show.api.envelope import log_unexpected_error, public_message, request_user
+from pramana.show.web.kit.style import THEME_COOKIE_NAME
 
 _View = TypeVar("_View")
 _Filter = TypeVar("_Filter", bound=msgspec.Struct)
 _Rest = ParamSpec("_Rest")
-DEBOUNCE_S = 0.3
+UPDATE_DEBOUNCE_S = 0.3
 """Changes within this time trigger a single update."""
 
 
@@ -76,36 +76,36 @@ class PageContext:
         """The path of this page, without the query string."""
         self.sign_in_url = make_sign_in_url(request)
         """The sign-in page, with a redirect back to this one."""
-        self.theme = request.cookies.get(THEME)
+        self.theme = request.cookies.get(THEME_COOKIE_NAME)
         self._credential: Credential = credential or request.scope["pramana.credential"]
 
-    async def begin(self) -> None:
+    async def record_change_position(self) -> None:
         """Record the position in the change feed before the page reads any data, so that no later change is missed."""
-        self._since = await self._app.tail.latest_change_number()
+        self._since = await self._app.event_tail.latest_change_number()
 
     # ── Calls ──
 
     def may(self, *use_cases: Callable[..., Any]) -> bool:
         """Return whether the user's role allows the use cases; pages leave out controls for the others."""
-        return all(self.user.has_role(role_of(each)) for each in use_cases)
+        return all(self.user.has_role(required_role(each)) for each in use_cases)
 
     async def call(
         self,
         use_case: Callable[Concatenate[App, Credential, _Rest], Awaitable[_View]],
-        *given: _Rest.args,
-        **named: _Rest.kwargs,
+        *arguments: _Rest.args,
+        **keywords: _Rest.kwargs,
     ) -> _View:
         """Call a use case with the user's credential; raise `UseCaseRefused` for every error."""
         app, credential = self._app, self._credential
         try:
             await app.access.authorize(credential)
-            return await use_case(app, credential, *given, **named)
+            return await use_case(app, credential, *arguments, **keywords)
         except PramanaError as error:
             raise UseCaseRefused(
                 error.http_status, public_message(error, PAGE_HINTS), error.code, error.problems
             ) from error
         except Exception as error:
-            raise UseCaseRefused(500, log_defect(error), "defect") from error
+            raise UseCaseRefused(500, log_unexpected_error(error), "defect") from error
 
     def read_request(
         self, struct: type[_Filter], texts: Mapping[str, str | Sequence[str] | None] | None = None, **given: Any
@@ -123,7 +123,7 @@ class PageContext:
 
     # ── Live updates ──
 
-    def on_change(self, kinds: set[str], callback: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def on_change(self, object_kinds: set[str], callback: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Call a function of this page whenever something of these kinds is created, changed or deleted, by any user.
 
         Kinds are those of `/api/events`: run, scenario, suite, provider and so on.
@@ -134,7 +134,7 @@ class PageContext:
             with client:
                 while True:
                     await news.wait()
-                    await asyncio.sleep(DEBOUNCE_S)
+                    await asyncio.sleep(UPDATE_DEBOUNCE_S)
                     news.clear()
                     with suppress(
                         UseCaseRefused
@@ -145,7 +145,7 @@ class PageContext:
             telling = background_tasks.create(notify(), name="notify a page of changes")
             try:
                 async for each in await follow_changes(self._app, self._credential, self._since):
-                    if isinstance(each, MissedView) or (isinstance(each, ChangeView) and each.kind in kinds):
+                    if isinstance(each, MissedView) or (isinstance(each, ChangeView) and each.kind in object_kinds):
                         news.set()
             finally:
                 telling.cancel()
@@ -155,21 +155,21 @@ class PageContext:
     def follow(
         self,
         run_id: str,
-        after: int,
-        then: Callable[[RunEvent], Coroutine[Any, Any, None]],
-        over: Callable[[], None] | None = None,
+        after_seq: int,
+        on_event: Callable[[RunEvent], Coroutine[Any, Any, None]],
+        on_end: Callable[[], None] | None = None,
     ) -> None:
         """Call a function of this page with every event of a run except `Heartbeat`.
 
-        `over` is called once no more events will come: the run or the page has ended, or the stream has failed.
+        `on_end` is called once no more events will come: the run or the page has ended, or the stream has failed.
         """
 
         async def listen() -> None:
-            async for each in await follow_run(self._app, self._credential, run_id, after):
+            async for each in await follow_run(self._app, self._credential, run_id, after_seq):
                 if not isinstance(each, Heartbeat):
-                    await then(each)
+                    await on_event(each)
 
-        self._run_while_open(listen(), over)
+        self._run_while_open(listen(), on_end)
 
     def _run_while_open(self, work: Coroutine[Any, Any, None], on_end: Callable[[], None] | None = None) -> None:
         client = ui.context.client
@@ -189,9 +189,9 @@ class PageContext:
 
     # ── URLs ──
 
-    def page_url(self, **changed: Any) -> str:
+    def make_page_url(self, **replaced_parameters: Any) -> str:
         """Return the URL of this page with query parameters replaced; None removes one."""
-        return make_url(self.address, **{**dict(self.query), **changed})
+        return make_url(self.address, **{**dict(self.query), **replaced_parameters})
 
 
 def make_url(path: str, **query: Any) -> str:

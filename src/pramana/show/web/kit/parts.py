@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 from nicegui import ui
 
-from pramana.report.markup import Child, Safe, join, render_foreign_text, tag
+from pramana.report.markup import HtmlChild, SafeHtml, join_html, render_untrusted_text, tag
 from pramana.show.web.kit.page_context import UseCaseRefused, make_sign_in_url
 
-Kind = Literal["", "primary", "danger", "plain"]
-Act = Callable[[], Awaitable[None] | None]
-Change = Callable[[Any], Awaitable[None] | None]
-COPY = """(event) => {
+ButtonKind = Literal["", "primary", "danger", "plain"]
+ButtonHandler = Callable[[], Awaitable[None] | None]
+ChangeHandler = Callable[[Any], Awaitable[None] | None]
+COPY_SCRIPT = """(event) => {
   const found = event.target.closest("[data-copy]");
   if (!found) return;
   Quasar.copyToClipboard(found.dataset.copy).then(
@@ -27,19 +27,19 @@ COPY = """(event) => {
 """Browser handler of a copy button: copies the text that the button carries."""
 
 
-def add_markup(markup: Safe, *, classes: str = "") -> ui.html:
+def add_markup(markup: SafeHtml, *, classes: str = "") -> ui.html:
     """Add markup to the page. The browser sanitizes it once more."""
     return ui.html(markup).classes(classes)
 
 
-def add_heading(words: str, level: Literal[1, 2, 3] = 2) -> None:
+def add_heading(text: str, level: Literal[1, 2, 3] = 2) -> None:
     """Add a heading."""
-    add_markup(tag(f"h{level}", words))
+    add_markup(tag(f"h{level}", text))
 
 
-def add_paragraph(*words: str | Safe, quiet: bool = False) -> ui.html:
+def add_paragraph(*contents: str | SafeHtml, quiet: bool = False) -> ui.html:
     """Add a paragraph."""
-    return add_markup(tag("p", join(words), class_="quiet" if quiet else None))
+    return add_markup(tag("p", join_html(contents), class_="quiet" if quiet else None))
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def open_box(classes: str, role: str | None = None, label: str | None = None) ->
 
 
 @contextmanager
-def open_card(title: Child) -> Iterator[ui.element]:
+def open_card(title: HtmlChild) -> Iterator[ui.element]:
     """Open a box with a title."""
     with open_box("card stack") as made:
         add_markup(tag("h2", title, class_="card-title"))
@@ -63,10 +63,10 @@ def open_card(title: Child) -> Iterator[ui.element]:
 
 
 @contextmanager
-def redraw(place: ui.element) -> Iterator[None]:
+def redraw(element: ui.element) -> Iterator[None]:
     """Clear an element and open it for new content."""
-    place.clear()
-    with place:
+    element.clear()
+    with element:
         yield
 
 
@@ -77,10 +77,10 @@ class Panel:
         self.place = ui.element("div").classes(classes)
         self._shown: object = None
 
-    def show(self, what: object, draw: Callable[[], None]) -> None:
+    def redraw_if_changed(self, data: object, draw: Callable[[], None]) -> None:
         """Redraw the content, unless the data is the same as before."""
-        if what != self._shown:
-            self._shown = what
+        if data != self._shown:
+            self._shown = data
             with redraw(self.place):
                 draw()
 
@@ -88,13 +88,13 @@ class Panel:
 # ── Buttons ──
 
 
-def show_errors(act: Callable[..., Any]) -> Callable[..., Any]:
+def notify_on_error(handler: Callable[..., Any]) -> Callable[..., Any]:
     """Return a handler that shows the API's error message instead of raising."""
 
-    @wraps(act)
+    @wraps(handler)
     async def handle(*given: Any) -> None:
         try:
-            result = act(*given)
+            result = handler(*given)
             if isawaitable(result):
                 await result
         except UseCaseRefused as error:
@@ -106,32 +106,41 @@ def show_errors(act: Callable[..., Any]) -> Callable[..., Any]:
     return handle
 
 
-def add_button(words: str, act: Act, kind: Kind = "", *, small: bool = False, label: str | None = None) -> ui.button:
-    """Add a button, disabled while its handler runs. `label` names it for screen readers where several share a text.
+def add_button(
+    text: str,
+    handler: ButtonHandler,
+    kind: ButtonKind = "",
+    *,
+    small: bool = False,
+    accessible_label: str | None = None,
+) -> ui.button:
+    """Add a button, disabled while its handler runs.
+
+    `accessible_label` names the button for screen readers where several share a text.
 
     The handler may remove the button.
     """
-    made = ui.button(words, color=None).props("unelevated no-caps").classes(f"btn {kind}{' small' if small else ''}")
+    made = ui.button(text, color=None).props("unelevated no-caps").classes(f"btn {kind}{' small' if small else ''}")
     client = ui.context.client
-    if label:
-        made.props["aria-label"] = label
+    if accessible_label:
+        made.props["aria-label"] = accessible_label
 
     async def on_press() -> None:
         made.disable()
         try:
             with client:
-                await show_errors(act)()
+                await notify_on_error(handler)()
         finally:
             if not made.is_deleted:
                 made.enable()
                 with client:
-                    ui.run_javascript(_REFOCUS % made.id)  # a disabled button loses the focus
+                    ui.run_javascript(_REFOCUS_SCRIPT % made.id)  # a disabled button loses the focus
 
     made.on_click(on_press)
     return made
 
 
-_REFOCUS = """(async () => {
+_REFOCUS_SCRIPT = """(async () => {
   for (let turn = 0; turn < 20; turn++) {
     const button = getHtmlElement(%s), focused = document.activeElement ?? document.body;
     if (!button || ![document.body, button].includes(focused) && !focused.closest(".q-dialog")) return;
@@ -142,19 +151,19 @@ _REFOCUS = """(async () => {
 """Return the focus to a button unless it has moved elsewhere; retry, as a closing dialog may take it away again."""
 
 
-def add_link_button(words: str, to: str, kind: Kind = "") -> None:
+def add_link_button(text: str, url: str, kind: ButtonKind = "") -> None:
     """Add a link styled as a button, for navigation only."""
-    add_markup(tag("a", words, href=to, class_=f"btn {kind}"))
+    add_markup(tag("a", text, href=url, class_=f"btn {kind}"))
 
 
 _ICONS = {"positive": "check_circle", "negative": "error", "warning": "warning", "info": "info"}
 
 
-def show_notification(words: str, kind: Literal["positive", "negative", "warning", "info"] = "info") -> None:
+def show_notification(message: str, kind: Literal["positive", "negative", "warning", "info"] = "info") -> None:
     """Show a notification: read out at once, gone after ten seconds."""
     # Not by `type`: its colours cannot be overridden, and dark text on brown is unreadable.
     ui.notify(
-        words, icon=_ICONS[kind], classes=f"notice {kind}", position="bottom", timeout=10_000, close_button="Close"
+        message, icon=_ICONS[kind], classes=f"notice {kind}", position="bottom", timeout=10_000, close_button="Close"
     )
 
 
@@ -170,14 +179,14 @@ def describe_refusal(error: UseCaseRefused) -> str:
     return words[:1].upper() + words[1:]
 
 
-async def confirm(question: str, consequence: str, yes: str) -> bool:
+async def ask_confirmation(question: str, consequence: str, confirm_label: str) -> bool:
     """Ask for confirmation of something irreversible. The dialog stays open when the list behind it is redrawn."""
     with ui.context.client, ui.dialog() as dialog, ui.card() as card:
         card.props["role"], card.props["aria-label"] = "alertdialog", question
         add_markup(tag("h2", question))
         add_paragraph(consequence)
         with open_box("row"):
-            add_button(yes, lambda: dialog.submit("yes"), "danger")
+            add_button(confirm_label, lambda: dialog.submit("yes"), "danger")
             add_button("Cancel", lambda: dialog.submit("no"))
     answer: bool = await dialog == "yes"
     dialog.delete()
@@ -190,23 +199,23 @@ async def confirm(question: str, consequence: str, yes: str) -> bool:
 def add_text_field(
     label: str,
     value: str = "",
-    change: Change | None = None,
+    on_change: ChangeHandler | None = None,
     *,
     hint: str = "",
-    lines: bool = False,
+    multiline: bool = False,
 ) -> ui.input | ui.textarea:
     """Add a text field; use `forms.SecretField` for keys, since this field's value is sent back to the browser."""
-    made = ui.textarea(label, value=value) if lines else ui.input(label, value=value)
-    _set_up_field(made, change, hint)
+    made = ui.textarea(label, value=value) if multiline else ui.input(label, value=value)
+    _set_up_field(made, on_change, hint)
     return made
 
 
 def add_number_field(
-    label: str, value: float | None, change: Change | None = None, *, least: float = 0, hint: str = ""
+    label: str, value: float | None, on_change: ChangeHandler | None = None, *, minimum: float = 0, hint: str = ""
 ) -> ui.number:
     """Add a number field."""
-    made = ui.number(label, value=value, min=least)
-    _set_up_field(made, change, hint)
+    made = ui.number(label, value=value, min=minimum)
+    _set_up_field(made, on_change, hint)
     return made
 
 
@@ -214,34 +223,34 @@ def add_select(
     label: str,
     options: Mapping[Any, str] | list[str],
     value: Any = None,
-    change: Change | None = None,
+    on_change: ChangeHandler | None = None,
     *,
-    several: bool = False,
+    multiple: bool = False,
     clearable: bool = False,
     searchable: bool = False,
 ) -> ui.select:
     """Add a select field; `searchable` also filters its options by typed text."""
     given = dict(options) if isinstance(options, Mapping) else list(options)
-    made = ui.select(given, label=label, value=value, multiple=several, clearable=clearable, with_input=searchable)
-    made.props(f"popup-content-class=choices {'use-chips' if several else ''}")
-    _set_up_field(made, change)
+    made = ui.select(given, label=label, value=value, multiple=multiple, clearable=clearable, with_input=searchable)
+    made.props(f"popup-content-class=choices {'use-chips' if multiple else ''}")
+    _set_up_field(made, on_change)
     return made
 
 
-def add_checkbox(label: str, value: bool = False, change: Change | None = None) -> ui.checkbox:
+def add_checkbox(label: str, value: bool = False, on_change: ChangeHandler | None = None) -> ui.checkbox:
     """Add a checkbox."""
     made = ui.checkbox(label, value=value)
-    if change:
-        made.on_value_change(lambda event: show_errors(change)(event.value))
+    if on_change:
+        made.on_value_change(lambda event: notify_on_error(on_change)(event.value))
     return made
 
 
-def _set_up_field(field: Any, change: Change | None, hint: str = "") -> None:
+def _set_up_field(field: Any, on_change: ChangeHandler | None, hint: str = "") -> None:
     field.props("outlined dense")
     if hint:
         field.props["hint"] = hint
-    if change:
-        field.on_value_change(lambda event: show_errors(change)(event.value))
+    if on_change:
+        field.on_value_change(lambda event: notify_on_error(on_change)(event.value))
 
 
 def add_search_field(value: str, hint: str, callback: Callable[[str], None]) -> None:
@@ -255,22 +264,22 @@ def add_search_field(value: str, hint: str, callback: Callable[[str], None]) -> 
 
 
 @contextmanager
-def open_empty_state(title: str, words: str) -> Iterator[None]:
+def open_empty_state(title: str, explanation: str) -> Iterator[None]:
     """Show that there is nothing yet; add inside what to do next."""
     with open_box("empty"):
         add_markup(tag("h2", title, style="margin: 0"))
-        add_paragraph(words, quiet=True)
+        add_paragraph(explanation, quiet=True)
         with open_box("row"):
             yield
 
 
-def show_refusal_page(error: UseCaseRefused) -> None:
+def add_refusal_box(error: UseCaseRefused) -> None:
     """Show an error in place of the page's content."""
     add_markup(render_refusal(error))
     if error.status == 404:
         add_paragraph(tag("a", "Home", href="/"))
 
 
-def render_refusal(error: UseCaseRefused) -> Safe:
+def render_refusal(error: UseCaseRefused) -> SafeHtml:
     """Return an error as an alert box that screen readers announce."""
-    return tag("div", tag("p", render_foreign_text(describe_refusal(error))), class_="warn trouble", role="alert")
+    return tag("div", tag("p", render_untrusted_text(describe_refusal(error))), class_="warn trouble", role="alert")

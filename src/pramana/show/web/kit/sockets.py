@@ -22,8 +22,8 @@ from pramana.show.web.kit.page_context import make_sign_in_url
 MAX_TAB_ID_LENGTH = 100
 """Characters of a tab's id; a browser's has 36."""
 TAB_LIFETIME_S = 600.0
-_UPLOAD = "/_nicegui/client/"
-_WATCHED_SOCKETS: dict[str, ExitStack] = {}
+_UPLOAD_PATH_PREFIX = "/_nicegui/client/"
+_CLEANUP_BY_SOCKET_ID: dict[str, ExitStack] = {}
 """The watch on the user of each open socket; closing it ends the watch."""
 
 
@@ -39,12 +39,12 @@ def install_socket_rules(serving: App) -> None:
     handlers["log"] = lambda *_: None  # a browser must not write into the server's log
 
 
-def may_upload(scope: Scope) -> bool:
+def is_request_allowed(scope: Scope) -> bool:
     """Return whether a request may pass: a file upload must come from the session or token that opened the page."""
     path: str = scope["path"]
-    if not path.startswith(_UPLOAD):
+    if not path.startswith(_UPLOAD_PATH_PREFIX):
         return True
-    return _is_own_client(path.removeprefix(_UPLOAD).partition("/")[0], scope)
+    return _is_own_client(path.removeprefix(_UPLOAD_PATH_PREFIX).partition("/")[0], scope)
 
 
 def _wrap_connect(connect: Callable[..., Any], serving: App) -> Callable[..., Any]:
@@ -55,15 +55,15 @@ def _wrap_connect(connect: Callable[..., Any], serving: App) -> Callable[..., An
         if "client_id" in query and not (fits and _is_own_client(query["client_id"], scope)):
             raise Turned("this page belongs to another session")
         await connect(sid, environ, *more)
-        watched = _WATCHED_SOCKETS[sid] = ExitStack()
-        watched.enter_context(serving.streams.watch_user(_socket_user(scope), lambda: _redirect_to_sign_in(sid)))
+        watched = _CLEANUP_BY_SOCKET_ID[sid] = ExitStack()
+        watched.enter_context(serving.streams.watch_user(_read_socket_user(scope), lambda: _redirect_to_sign_in(sid)))
 
     return handle_connect
 
 
 def _wrap_disconnect(disconnect: Callable[..., Any]) -> Callable[..., Any]:
     def handle_disconnect(sid: str, *more: Any) -> Any:
-        if watched := _WATCHED_SOCKETS.pop(sid, None):
+        if watched := _CLEANUP_BY_SOCKET_ID.pop(sid, None):
             watched.close()
         return disconnect(sid, *more)
 
@@ -72,7 +72,7 @@ def _wrap_disconnect(disconnect: Callable[..., Any]) -> Callable[..., Any]:
 
 def _redirect_to_sign_in(sid: str) -> None:
     """Redirect the pages of a socket to sign in; the gate closes the socket whether or not they follow."""
-    if watched := _WATCHED_SOCKETS.pop(sid, None):
+    if watched := _CLEANUP_BY_SOCKET_ID.pop(sid, None):
         watched.close()
         for client in [Client.instances[room] for room in core.sio.rooms(sid) if room in Client.instances]:
             with client:
@@ -99,10 +99,10 @@ def _is_own_client(client_id: Any, scope: Scope) -> bool:
     client = Client.instances.get(client_id) if isinstance(client_id, str) else None
     if client is None or client.request is None:
         return True  # there is no such page, so the message has no effect
-    user, opener = _socket_user(scope), _socket_user(client.request.scope)
-    return (user.token_id, user.session) == (opener.token_id, opener.session)
+    user, opener = _read_socket_user(scope), _read_socket_user(client.request.scope)
+    return (user.token_id, user.session_hash) == (opener.token_id, opener.session_hash)
 
 
-def _socket_user(scope: Any) -> User:
+def _read_socket_user(scope: Any) -> User:
     found: User = scope.get("pramana.user", ANONYMOUS)
     return found

@@ -14,18 +14,18 @@ from nicegui import ui
 
 from pramana.app.scenarios import ReadScenario, validate_document
 from pramana.errors import Problem
-from pramana.report.markup import Safe, join, render_foreign_text, render_with_sign, tag
+from pramana.report.markup import SafeHtml, join_html, render_untrusted_text, render_with_sign, tag
 from pramana.show.web.kit import parts
 from pramana.show.web.kit.page_context import PageContext, UseCaseRefused
 
-DEBOUNCE_S = 0.3
+CHECK_DEBOUNCE_S = 0.3
 """Seconds without typing before the text is checked."""
-MAX_LENGTH = 250_000
+MAX_DOCUMENT_CHARS = 250_000
 """Maximum length in characters: a browser's message may have 1 MB, and a character takes three bytes or more."""
 MAX_LISTED_PROBLEMS = 200
 """Problems listed below the editor; all are marked on their lines."""
-_SCRIPT = Path(__file__).with_name("yaml_editor.js").read_text(encoding="utf-8")
-_GO = """(event) => {
+_EDITOR_SCRIPT = Path(__file__).with_name("yaml_editor.js").read_text(encoding="utf-8")
+_JUMP_TO_LINE_HANDLER = """(event) => {
   const found = event.target.closest("button[data-line]");
   if (found) pramanaEditor.go(%d, Number(found.dataset.line), Number(found.dataset.column));
 }"""
@@ -37,7 +37,7 @@ class CheckedDocument:
 
     text: str
     problems: Sequence[Problem] = ()
-    read: Sequence[ReadScenario] = ()
+    valid_scenarios: Sequence[ReadScenario] = ()
     """Its valid scenarios."""
     also: Sequence[Problem] = ()
     """Problems that only the page can find."""
@@ -84,7 +84,7 @@ class YamlEditor:
         self._may_be_empty = may_be_empty
         self._turn = self._puts = 0
         self.saved_text = text
-        ui.add_body_html(f"<script>{_SCRIPT}</script>")
+        ui.add_body_html(f"<script>{_EDITOR_SCRIPT}</script>")
         self._notice = ui.element("div")
         self._box = ui.codemirror(
             text, language="YAML", indent="  ", line_wrapping=True, on_change=lambda _: self._on_input()
@@ -96,10 +96,10 @@ class YamlEditor:
         with parts.open_box("problems-box", role="status"):
             self._summary = ui.html("")
         self._list = ui.html("").classes("problems")
-        self._list.on("click", js_handler=_GO % self._box.id)
+        self._list.on("click", js_handler=_JUMP_TO_LINE_HANDLER % self._box.id)
         self._box.on("toolong", lambda _: parts.show_notification(_TOO_LONG_MESSAGE, "negative"))
-        self._box.on("draft", lambda _: self._offer_draft())
-        named = {"label": label, "hint": f"c{hint.id}", "most": MAX_LENGTH}
+        self._box.on("draft", lambda _: self._show_restored_draft_notice())
+        named = {"label": label, "hint": f"c{hint.id}", "most": MAX_DOCUMENT_CHARS}
         ui.run_javascript(f"pramanaEditor.begin({self._box.id}, {json.dumps(named)})")
 
     @property
@@ -117,7 +117,7 @@ class YamlEditor:
         self._box.client.run_javascript(f"pramanaEditor.keep({self._box.id}, {json.dumps(text)})")
         self._notice.clear()
 
-    async def replace(self, text: str) -> None:
+    async def replace_text(self, text: str) -> None:
         """Replace the document and check it."""
         clean = normalise_line_breaks(text)
         if clean != self.text:
@@ -130,7 +130,7 @@ class YamlEditor:
         text = self.text
         found = await self.check_text(text)
         if text == self.text:  # otherwise it has changed meanwhile and will be checked again
-            self.show(found)
+            self.show_problems(found)
             await self._on_check(found)
 
     async def check_text(self, text: str) -> CheckedDocument:
@@ -140,11 +140,11 @@ class YamlEditor:
         found = await check_document(self._context, text)
         return replace(found, also=await self._extra_check(found)) if self._extra_check else found
 
-    def show(self, checked: CheckedDocument) -> None:
+    def show_problems(self, checked: CheckedDocument) -> None:
         """Mark the problems and list them below."""
         every = checked.all_problems
         marks = [
-            {**_marker_position(each), "message": each.message, "warned": not is_error(each)}
+            {**_make_marker_position(each), "message": each.message, "warned": not is_error(each)}
             for each in every
             if each.line
         ]
@@ -155,25 +155,25 @@ class YamlEditor:
             render_problems(every[:MAX_LISTED_PROBLEMS]),
             tag("p", f"and {more:,} more", class_="quiet") if more > 0 else None,
         ]
-        self._list.set_content(join(told))
+        self._list.set_content(join_html(told))
 
     async def _on_input(self) -> None:
-        if self._puts:  # set by `replace`, which checks it itself
+        if self._puts:  # set by `replace_text`, which checks it itself
             self._puts -= 1
             return
-        if len(self._box.value or "") > MAX_LENGTH:  # our script never sends this much
-            await self.replace(self.saved_text)
+        if len(self._box.value or "") > MAX_DOCUMENT_CHARS:  # our script never sends this much
+            await self.replace_text(self.saved_text)
             return
         self._on_touch()
         self._turn += 1
         turn = self._turn
-        await asyncio.sleep(DEBOUNCE_S)
+        await asyncio.sleep(CHECK_DEBOUNCE_S)
         if turn == self._turn:
             await self.check()
 
-    def _offer_draft(self) -> None:
+    def _show_restored_draft_notice(self) -> None:
         async def discard() -> None:
-            await self.replace(self.saved_text)
+            await self.replace_text(self.saved_text)
             self.mark_saved(self.saved_text)
 
         with self._notice, parts.open_box("warn row spread", role="status"):
@@ -181,7 +181,9 @@ class YamlEditor:
             parts.add_button("Discard changes", discard, small=True)
 
 
-_TOO_LONG_MESSAGE = f"The text would exceed the limit of {MAX_LENGTH:,} characters for this page: import it as a file"
+_TOO_LONG_MESSAGE = (
+    f"The text would exceed the limit of {MAX_DOCUMENT_CHARS:,} characters for this page: import it as a file"
+)
 
 
 def normalise_line_breaks(text: str) -> str:
@@ -193,9 +195,13 @@ def normalise_line_breaks(text: str) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def render_problems(problems: Sequence[Problem], *, buttons: bool = True) -> Safe:
+def render_problems(problems: Sequence[Problem], *, as_buttons: bool = True) -> SafeHtml:
     """Return problems with their places; as buttons, they jump to their lines."""
-    return tag("ul", (tag("li", _render_problem(each, button=buttons)) for each in problems)) if problems else Safe("")
+    return (
+        tag("ul", (tag("li", _render_problem(each, as_button=as_buttons)) for each in problems))
+        if problems
+        else SafeHtml("")
+    )
 
 
 def describe_problem_counts(problems: Sequence[Problem]) -> str:
@@ -209,31 +215,31 @@ def describe_problem_counts(problems: Sequence[Problem]) -> str:
     return ", ".join(f"{count:,} {word}{'' if count == 1 else 's'}" for count, word in both if count)
 
 
-def _render_summary(checked: CheckedDocument) -> Safe:
+def _render_summary(checked: CheckedDocument) -> SafeHtml:
     if not checked.text.strip() and not checked.all_problems:
-        return Safe("")
+        return SafeHtml("")
     if not checked.all_problems:
         return render_with_sign("✓", "No errors", "passed")
     sign, look = ("!", "errored") if checked.is_valid else ("✗", "failed")
     return render_with_sign(sign, describe_problem_counts(checked.all_problems), look)
 
 
-def _render_problem(each: Problem, *, button: bool) -> Safe:
-    place = _marker_position(each)
+def _render_problem(problem: Problem, *, as_button: bool) -> SafeHtml:
+    place = _make_marker_position(problem)
     where = f"{place['line']}:{place['column']}" if place["line"] else ""
-    words = join(
+    words = join_html(
         [
             tag("span", where, class_="mono") if where else None,
-            " warning: " if not is_error(each) else " ",
-            render_foreign_text(each.message),
+            " warning: " if not is_error(problem) else " ",
+            render_untrusted_text(problem.message),
         ]
     )
-    if not (button and where):
+    if not (as_button and where):
         return words
     return tag(
         "button", words, type="button", class_="native plain", data_line=place["line"], data_column=place["column"]
     )
 
 
-def _marker_position(each: Problem) -> dict[str, int]:
-    return {"line": each.line, "column": each.column or 1}
+def _make_marker_position(problem: Problem) -> dict[str, int]:
+    return {"line": problem.line, "column": problem.column or 1}

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from pramana.model import Scenario, ScenarioTurn, StatedAssertion
-from pramana.report.markup import Child, Safe, join, render_facts, render_foreign_text, render_text, tag
+from pramana.report.markup import HtmlChild, SafeHtml, join_html, render_facts, render_text, render_untrusted_text, tag
 
 MAX_TEXT_LENGTH = 20_000
 _ASSERTION_PHRASES = {
@@ -24,37 +24,37 @@ _ASSERTION_PHRASES = {
 """The wording of an assertion by type; other types are shown by name."""
 
 
-def render_scenario(scenario: Scenario) -> Safe:
+def render_scenario(scenario: Scenario) -> SafeHtml:
     """Return a scenario as markup: its lines, context and expectations."""
-    known: list[tuple[str, Child]] = [
+    known: list[tuple[str, HtmlChild]] = [
         ("Type", scenario.type),
         ("Difficulty", scenario.difficulty),
-        ("Language", render_foreign_text(scenario.language)),
+        ("Language", render_untrusted_text(scenario.language)),
     ]
     if scenario.conditions:
-        known.append(("Sounds", render_foreign_text(scenario.conditions)))
+        known.append(("Sounds", render_untrusted_text(scenario.conditions)))
     first = ScenarioTurn(scenario.prompt, scenario.prompt_audio_url, None, scenario.assert_, scenario.reference)
     lines = [first, *(scenario.turns or ())]
-    return join(
+    return join_html(
         [
-            tag("p", render_foreign_text(scenario.name), class_="card-title"),
+            tag("p", render_untrusted_text(scenario.name), class_="card-title"),
             render_facts(known),
             tag("p", render_tags(scenario.tags)) if scenario.tags else None,
-            tag("ol", (tag("li", _render_line(each)) for each in lines), class_="script"),
+            tag("ol", (tag("li", _render_scenario_turn(each)) for each in lines), class_="script"),
             tag("h3", "A good agent"),
-            _render_words(scenario.expected_outcome),
+            _render_speech(scenario.expected_outcome),
         ]
     )
 
 
-def render_case(case: Mapping[str, Any]) -> Safe:
+def render_case(case: Mapping[str, Any]) -> SafeHtml:
     """Return a test case as markup: its messages, the expected answer and its assertions."""
     asked = case["input"]
     turns = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
     assertion = msgspec.convert({**case["assertion"], "ideal": case.get("ideal")}, StatedAssertion)
-    said = (join([tag("dt", turn["role"]), tag("dd", _render_words(turn["content"]))]) for turn in turns)
+    said = (join_html([tag("dt", turn["role"]), tag("dd", _render_speech(turn["content"]))]) for turn in turns)
     tagged = case["metadata"].get("tags") or ()
-    return join(
+    return join_html(
         [
             tag("dl", said, class_="said"),
             tag("p", "Passes when the answer ", *_render_assertion(assertion)),
@@ -63,53 +63,57 @@ def render_case(case: Mapping[str, Any]) -> Safe:
     )
 
 
-def render_tags(names: Sequence[str], links: Mapping[str, str] | None = None) -> Safe:
-    """Return tags side by side, each as a link if `links` has its address."""
-    return tag("span", join((_render_tag(each, (links or {}).get(each)) for each in names), " "), class_="tags")
-
-
-def render_beginning(content: str, length: int = 160) -> Safe:
-    """Return the beginning of a text, with the text's own writing direction."""
-    cut = " ".join(content[: 2 * length].split())
+def render_tags(names: Sequence[str], urls_by_name: Mapping[str, str] | None = None) -> SafeHtml:
+    """Return tags side by side, each as a link if `urls_by_name` has its address."""
     return tag(
-        "div", render_text(cut if len(cut) <= length else cut[:length].rstrip() + "…"), dir="auto", class_="clip"
+        "span", join_html((_render_tag(each, (urls_by_name or {}).get(each)) for each in names), " "), class_="tags"
     )
 
 
-def _render_tag(name: str, to: str | None) -> Safe:
+def render_excerpt(content: str, max_chars: int = 160) -> SafeHtml:
+    """Return the beginning of a text, with the text's own writing direction."""
+    cut = " ".join(content[: 2 * max_chars].split())
+    return tag(
+        "div", render_text(cut if len(cut) <= max_chars else cut[:max_chars].rstrip() + "…"), dir="auto", class_="clip"
+    )
+
+
+def _render_tag(name: str, url: str | None) -> SafeHtml:
     return (
-        tag("a", render_foreign_text(name, 80), href=to, class_="tag")
-        if to
-        else tag("span", render_foreign_text(name, 80), class_="tag")
+        tag("a", render_untrusted_text(name, 80), href=url, class_="tag")
+        if url
+        else tag("span", render_untrusted_text(name, 80), class_="tag")
     )
 
 
-def _render_words(words: str) -> Safe:
-    return tag("div", render_text(words, MAX_TEXT_LENGTH), dir="auto", class_="speech")
+def _render_speech(text: str) -> SafeHtml:
+    return tag("div", render_text(text, MAX_TEXT_LENGTH), dir="auto", class_="speech")
 
 
-def _render_line(line: ScenarioTurn) -> Safe:
+def _render_scenario_turn(turn: ScenarioTurn) -> SafeHtml:
     """Return a caller's line and what the agent's answer must fulfil."""
-    barged, recorded = line.barge_in, line.audio_url
+    barged, recorded = turn.barge_in, turn.audio_url
     when = "The caller says" if barged is None else f"The caller interrupts after {barged:g} s of the answer"
-    must = [tag("li", "Passes when the answer ", *_render_assertion(each)) for each in line.assert_ or ()]
-    if line.reference:
-        must.append(tag("li", "The agent must say: ", render_foreign_text(line.reference)))
-    return join(
+    must = [tag("li", "Passes when the answer ", *_render_assertion(each)) for each in turn.assert_ or ()]
+    if turn.reference:
+        must.append(tag("li", "The agent must say: ", render_untrusted_text(turn.reference)))
+    return join_html(
         [
             tag("span", when, class_="small quiet"),
-            _render_words(line.say),
-            tag("p", "From the recording ", render_foreign_text(recorded), class_="small quiet") if recorded else None,
+            _render_speech(turn.say),
+            tag("p", "From the recording ", render_untrusted_text(recorded), class_="small quiet")
+            if recorded
+            else None,
             tag("ul", must, class_="small") if must else None,
         ]
     )
 
 
-def _render_assertion(assertion: StatedAssertion) -> list[Child]:
+def _render_assertion(assertion: StatedAssertion) -> list[HtmlChild]:
     """Return an assertion as the end of a sentence."""
     kind = assertion.type
-    found: list[Child] = [
-        _ASSERTION_PHRASES.get(kind) or tag("span", "passes ", tag("code", render_foreign_text(kind)))
+    found: list[HtmlChild] = [
+        _ASSERTION_PHRASES.get(kind) or tag("span", "passes ", tag("code", render_untrusted_text(kind)))
     ]
     ideal = assertion.ideal
     wanted: list[str] = [ideal] if isinstance(ideal, str) else list(ideal or ())
@@ -120,11 +124,11 @@ def _render_assertion(assertion: StatedAssertion) -> list[Child]:
     if assertion.judge_prompt:
         wanted = [assertion.judge_prompt]
     if wanted:
-        found += [" ", join((tag("q", render_foreign_text(each)) for each in wanted), ", ")]
+        found += [" ", join_html((tag("q", render_untrusted_text(each)) for each in wanted), ", ")]
     if assertion.threshold is not None:
         found.append(f" (similarity of {assertion.threshold:g} or more)")
     if not assertion.case_sensitive:
         found.append(" (ignoring case)")
     if assertion.schema is not None:
-        found += [" ", tag("code", render_foreign_text(json.dumps(assertion.schema, ensure_ascii=False)))]
+        found += [" ", tag("code", render_untrusted_text(json.dumps(assertion.schema, ensure_ascii=False)))]
     return found

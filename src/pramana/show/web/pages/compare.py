@@ -18,7 +18,7 @@ from pramana.app.comparisons import CompareRequest, ComparisonView, FlipView, co
 from pramana.app.runs import RunFilter, create_run, list_runs, read_progress, read_result
 from pramana.app.views import RunView
 from pramana.report.figures import escape_unprintable, format_percent
-from pramana.report.markup import Safe, render_foreign_text, render_pager, tag
+from pramana.report.markup import SafeHtml, render_pager, render_untrusted_text, tag
 from pramana.show.api.envelope import make_page_meta
 from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts
 from pramana.show.web.pages.comparison_markup import (
@@ -35,27 +35,27 @@ from pramana.show.web.pages.comparison_markup import (
     render_sides,
     render_verdict,
 )
-from pramana.store.queue import UNDER_WAY
+from pramana.store.queue import ACTIVE_STATUSES
 
 FLIPS_PER_PAGE = 20
 """Changed cases per page."""
-MAX_SHOWN_REPEATS = 5
+MAX_LOADED_REPEATS = 5
 """Repeats of a case whose replies are shown."""
 MAX_RECENT_RUNS = 50
 """Runs to choose from."""
 LONGEST_NAME, NARROW_NAME = 80, 40
 """Characters of a name in a select field: by itself, and beside others."""
-_SIDES = {"base": "before", "new": "now"}
+_LABELS_BY_SIDE = {"base": "before", "new": "now"}
 
 
 @frame.register_page("/compare", "Compare")
-async def compare(context: PageContext) -> None:
+async def show_compare_page(context: PageContext) -> None:
     """Show the comparison of the two sides in the address, and the form to choose others."""
     query = context.query
     both = bool(query.get("base") and query.get("new"))
     with frame.add_page_heading("Compare", "Two runs, or two models, on the same cases: which is better, and where?"):
         if both:
-            swapped = context.page_url(
+            swapped = context.make_page_url(
                 base=query["new"],
                 new=query["base"],
                 model=query.get("newModel") or query.get("model"),
@@ -64,12 +64,12 @@ async def compare(context: PageContext) -> None:
             )
             parts.add_link_button("Swap the sides", swapped)
     if both:
-        await _show_answer(context)
+        await _show_live_comparison(context)
     with parts.open_box("screen-only" if both else ""):
-        await _draw_chooser(context, both=both)
+        await _draw_chooser(context, has_both_sides=both)
 
 
-async def _show_answer(context: PageContext) -> None:
+async def _show_live_comparison(context: PageContext) -> None:
     """Show the comparison, or what must be chosen first; update while a run is under way."""
     under_way = False
 
@@ -77,25 +77,25 @@ async def _show_answer(context: PageContext) -> None:
     async def refresh() -> None:
         nonlocal under_way
         try:
-            base, new = [await _read_run(context, context.query[which]) for which in _SIDES]
+            base, new = [await _read_run(context, context.query[which]) for which in _LABELS_BY_SIDE]
             both = {"base": base.reference, "new": new.reference}
             wanted = context.read_request(CompareRequest, {**context.query, **both})
         except UseCaseRefused as error:
-            parts.show_refusal_page(error)
+            parts.add_refusal_box(error)
             return
-        under_way = any(run.status in UNDER_WAY for run in (base, new))
+        under_way = any(run.status in ACTIVE_STATUSES for run in (base, new))
         # Two models of one run are compared, and the address names neither.
         if base.reference == new.reference and len(base.models) > 1 and not context.query.get("model"):
-            _add_model_choice(context, "model", base, new)
+            _add_model_links(context, "model", base, new)
             return
         # The address names one of several models of a run, but not the one to compare it with.
         if base.reference == new.reference and context.query.get("model") and not context.query.get("newModel"):
-            _add_model_choice(context, "newModel", base, new)
+            _add_model_links(context, "newModel", base, new)
             return
         try:
-            await _draw_answer(context, wanted, base, new)
+            await _draw_comparison(context, wanted, base, new)
         except UseCaseRefused as error:
-            _draw_model_choice(context, error, base, new)
+            _draw_comparison_refusal(context, error, base, new)
 
     await refresh()
     if under_way:
@@ -107,43 +107,44 @@ async def _show_answer(context: PageContext) -> None:
         context.on_change({"run"}, reload)
 
 
-async def _draw_answer(context: PageContext, wanted: CompareRequest, base: RunView, new: RunView) -> None:
-    data = await context.call(compare_runs, replace(wanted, page_size=FLIPS_PER_PAGE))
+async def _draw_comparison(context: PageContext, request: CompareRequest, base: RunView, new: RunView) -> None:
+    data = await context.call(compare_runs, replace(request, page_size=FLIPS_PER_PAGE))
     noun = choose_noun(base.variants, new.variants)
     frame.set_window_title(f"{data.base_model} against {data.new_model}")
     with parts.open_box("stack wide"):
         parts.add_markup(render_verdict(data, noun))
         parts.add_markup(render_sides(base, new, data, noun))
-        for name, run in _unfinished_runs(base, new):
-            parts.add_markup(tag("p", _unfinished_note(run, name), class_="warn"))
+        for name, run in _find_unfinished_runs(base, new):
+            parts.add_markup(tag("p", _make_unfinished_note(run, name), class_="warn"))
         if data.asked_differently:
             parts.add_markup(render_request_differences(data))
         if data.engine_changes:
             parts.add_markup(render_engine_changes(data))
     parts.add_markup(render_measurements(data, noun))
-    _draw_flips(data, wanted.page, noun, context)
-    _changed_replies(data, context)
-    any_judge = None if wanted.any_judge else context.page_url(anyJudge=True, page=None)
+    _draw_flips(data, request.page, noun, context)
+    _draw_changed_replies(data, context)
+    any_judge = None if request.any_judge else context.make_page_url(anyJudge=True, page=None)
     parts.add_markup(render_excluded(data, any_judge, choose_noun(base.variants, new.variants, left_out=True)))
 
 
-def _unfinished_runs(base: RunView, new: RunView) -> list[tuple[str, RunView]]:
+def _find_unfinished_runs(base: RunView, new: RunView) -> list[tuple[str, RunView]]:
     """Return the compared runs that are not finished, each with what a sentence calls it."""
     if base.id == new.id:
         found = [("The run", new)]
     else:
-        found = [(f"The run {word}", run) for word, run in zip(_SIDES.values(), (base, new), strict=True)]
+        found = [(f"The run {word}", run) for word, run in zip(_LABELS_BY_SIDE.values(), (base, new), strict=True)]
     return [(name, run) for name, run in found if run.status != "finished"]
 
 
-def _unfinished_note(run: RunView, name: str) -> str:
+def _make_unfinished_note(run: RunView, subject: str) -> str:
     so_far = f"{run.stored:,} of {run.expected:,} results"
-    if run.status in UNDER_WAY:
+    if run.status in ACTIVE_STATUSES:
         return (
-            f"{name} is still {run.status}: this comparison covers its {so_far} so far, and updates when the run has "
+            f"{subject} is still {run.status}: this comparison covers its {so_far} so far, and updates when the run "
+            "has "
             "ended."
         )
-    return f"{name} is {run.status}, with {so_far}: unfinished cases are left out. Resume the run on its page."
+    return f"{subject} is {run.status}, with {so_far}: unfinished cases are left out. Resume the run on its page."
 
 
 # ── Changes ──
@@ -151,31 +152,31 @@ def _unfinished_note(run: RunView, name: str) -> str:
 
 def _draw_flips(data: ComparisonView, page: int, noun: Noun, context: PageContext) -> None:
     sides = name_sides(data)
-    parts.add_heading("What differs" if sides.models else "What changed")
+    parts.add_heading("What differs" if sides.are_models else "What changed")
     if not (total := data.lost + data.gained):
-        differs = "has different outcomes" if sides.models else "changed its outcome"
+        differs = "has different outcomes" if sides.are_models else "changed its outcome"
         parts.add_paragraph(f"No compared {noun} {differs}.", quiet=True)
         return
     with parts.open_box("stack"):
-        parts.add_paragraph(render_foreign_text(describe_flips(data, sides)), quiet=True)
+        parts.add_paragraph(render_untrusted_text(describe_flips(data, sides)), quiet=True)
         with ui.element("div"):
             for flip in data.flips:
                 _draw_flip(flip, data, context)
     parts.add_markup(
         render_pager(
             make_page_meta(page, FLIPS_PER_PAGE, total),
-            context.page_url,
-            f"{noun}s that {'differ' if sides.models else 'changed'}",
+            context.make_page_url,
+            f"{noun}s that {'differ' if sides.are_models else 'changed'}",
         )
     )
 
 
 def _draw_flip(flip: FlipView, data: ComparisonView, context: PageContext) -> None:
     """Add a changed case."""
-    _openable(render_flip_line(flip, name_sides(data)), flip.base_results, flip.new_results, data, context)
+    _add_expandable_case(render_flip_line(flip, name_sides(data)), flip.base_results, flip.new_results, data, context)
 
 
-def _changed_replies(data: ComparisonView, context: PageContext) -> None:
+def _draw_changed_replies(data: ComparisonView, context: PageContext) -> None:
     """Add the replies that changed although their verdict did not; nothing if there are none."""
     changes = data.reply_changes
     if not changes.changed:
@@ -186,18 +187,18 @@ def _changed_replies(data: ComparisonView, context: PageContext) -> None:
         with ui.element("div"):
             for each in changes.cases[:FLIPS_PER_PAGE]:
                 base, new = (() if seq is None else (seq,) for seq in (each.base_result, each.new_result))
-                _openable(render_foreign_text(each.case, 200), base, new, data, context)
+                _add_expandable_case(render_untrusted_text(each.case, 200), base, new, data, context)
         if (more := changes.changed - FLIPS_PER_PAGE) > 0:
             parts.add_paragraph(f"and {more:,} more", quiet=True)
 
 
-def _openable(
-    line: Safe, base_results: Sequence[int], new_results: Sequence[int], data: ComparisonView, context: PageContext
+def _add_expandable_case(
+    summary: SafeHtml, base_seqs: Sequence[int], new_seqs: Sequence[int], data: ComparisonView, context: PageContext
 ) -> None:
     """Add a case as a line that expands; its replies are loaded when it is opened."""
     with ui.element("details") as made:
         with ui.element("summary"):
-            parts.add_markup(line, classes="inline")
+            parts.add_markup(summary, classes="inline")
         within = ui.element("div").classes("stack")
 
     async def load() -> None:
@@ -211,63 +212,63 @@ def _openable(
                     (await context.call(read_result, run, seq)).result if seq is not None else None
                     for run, seq in ((data.base, old), (data.new, now))
                 ]
-                for old, now in islice(zip_longest(base_results, new_results), MAX_SHOWN_REPEATS)
+                for old, now in islice(zip_longest(base_seqs, new_seqs), MAX_LOADED_REPEATS)
             ]
         finally:  # after an error, opening it again retries
             waiting.delete()
         with within:
             parts.add_markup(render_replies(pairs, data))
-            if (more := max(len(base_results), len(new_results)) - MAX_SHOWN_REPEATS) > 0:
+            if (more := max(len(base_seqs), len(new_seqs)) - MAX_LOADED_REPEATS) > 0:
                 parts.add_paragraph(f"{more:,} more repeats are on the pages of the runs.", quiet=True)
 
-    made.on("toggle", parts.show_errors(load), js_handler="(event) => event.target.open && emit()")
+    made.on("toggle", parts.notify_on_error(load), js_handler="(event) => event.target.open && emit()")
 
 
 # ── Missing choices ──
 
 
-def _draw_model_choice(context: PageContext, error: UseCaseRefused, base: RunView, new: RunView) -> None:
+def _draw_comparison_refusal(context: PageContext, error: UseCaseRefused, base: RunView, new: RunView) -> None:
     """Show why there is no comparison yet, with links that resolve it."""
     asked = error.problems[0].path if error.problems else None
     if asked in ("model", "newModel"):
-        _add_model_choice(context, asked, base, new)
+        _add_model_links(context, asked, base, new)
     elif asked == "anySuite":
         with parts.open_box("warn stack", role="alert"):
             parts.add_paragraph(
                 "The two runs may have different cases: before ",
-                render_foreign_text(base.suite),
+                render_untrusted_text(base.suite),
                 ", now ",
-                render_foreign_text(new.suite),
+                render_untrusted_text(new.suite),
                 ". You can compare the cases that both runs have.",
             )
             with parts.open_box("row"):
-                parts.add_link_button("Compare shared cases", context.page_url(anySuite=True), "primary")
+                parts.add_link_button("Compare shared cases", context.make_page_url(anySuite=True), "primary")
     else:
-        parts.show_refusal_page(error)
+        parts.add_refusal_box(error)
 
 
-def _add_model_choice(context: PageContext, asked: str, base: RunView, new: RunView) -> None:
-    run, word = (base, "before") if asked == "model" else (new, "now")
+def _add_model_links(context: PageContext, parameter: str, base: RunView, new: RunView) -> None:
+    run, word = (base, "before") if parameter == "model" else (new, "now")
     one_run = base.reference == new.reference
     with parts.open_box("warn stack", role="alert"):
         if not one_run:
             parts.add_paragraph(f"The run {word} has {len(run.models):,} models. Choose one:")
-        elif asked == "model":
+        elif parameter == "model":
             parts.add_paragraph(f"The run has {len(run.models):,} models. Choose the first to compare:")
         else:
             parts.add_paragraph("Choose the model to compare it with:")
         with parts.open_box("row"):
             for model in run.models:
-                changed = {asked: model, "page": None}
-                if asked == "model" and not context.query.get("newModel"):
-                    changed["newModel"] = _matching_model(model, base, new)
-                if not one_run or asked == "model" or model != context.query.get("model"):
+                changed = {parameter: model, "page": None}
+                if parameter == "model" and not context.query.get("newModel"):
+                    changed["newModel"] = _find_matching_model(model, base, new)
+                if not one_run or parameter == "model" or model != context.query.get("model"):
                     parts.add_markup(
-                        tag("a", render_foreign_text(model, 80), href=context.page_url(**changed), class_="btn")
+                        tag("a", render_untrusted_text(model, 80), href=context.make_page_url(**changed), class_="btn")
                     )
 
 
-def _matching_model(model: str, base: RunView, new: RunView) -> str | None:
+def _find_matching_model(model: str, base: RunView, new: RunView) -> str | None:
     """Return the model of the new run that corresponds to one of the base run; None if the user must choose."""
     others = [each for each in new.models if base.reference != new.reference or each != model]
     return model if model in others else others[0] if len(others) == 1 else None
@@ -276,14 +277,14 @@ def _matching_model(model: str, base: RunView, new: RunView) -> str | None:
 # ── Choosing two runs ──
 
 
-async def _read_run(context: PageContext, named: str) -> RunView:
+async def _read_run(context: PageContext, reference: str) -> RunView:
     """Return a run by its id, by the beginning of its id, or as `latest`."""
-    return await context.call(read_progress, named)
+    return await context.call(read_progress, reference)
 
 
-async def _draw_chooser(context: PageContext, *, both: bool) -> None:
-    """Add the form to choose two runs; `both` means that the address names both already."""
-    parts.add_heading("Compare something else" if both else "Choose two")
+async def _draw_chooser(context: PageContext, *, has_both_sides: bool) -> None:
+    """Add the form to choose two runs; `has_both_sides` means that the address names both already."""
+    parts.add_heading("Compare something else" if has_both_sides else "Choose two")
     listed = (await context.call(list_runs, RunFilter(page_size=MAX_RECENT_RUNS, outcomes=True))).items
     if not listed:
         with parts.open_empty_state(
@@ -292,49 +293,49 @@ async def _draw_chooser(context: PageContext, *, both: bool) -> None:
             if context.may(create_run):
                 parts.add_link_button("New run", "/runs/new", "primary")
         return
-    choosing = _Choice({run.reference: run for run in listed}, dict(context.query))
-    for which in _SIDES:
+    choosing = _SideSelection({run.reference: run for run in listed}, dict(context.query))
+    for which in _LABELS_BY_SIDE:
         if named := context.query.get(which):
             try:
-                choosing.choose(which, choosing.runs.get(named) or await _read_run(context, named))
+                choosing.select_run(which, choosing.runs.get(named) or await _read_run(context, named))
             except UseCaseRefused as error:
-                if not both:  # otherwise the error is already shown above
-                    parts.show_refusal_page(error)
+                if not has_both_sides:  # otherwise the error is already shown above
+                    parts.add_refusal_box(error)
     if not choosing.chosen:
-        choosing.choose("new", listed[0])
-    for missing in _SIDES.keys() - choosing.chosen.keys():
+        choosing.select_run("new", listed[0])
+    for missing in _LABELS_BY_SIDE.keys() - choosing.chosen.keys():
         words = await _suggest_other_side(context, choosing, missing)
-        if not both:
+        if not has_both_sides:
             parts.add_paragraph(words, quiet=True)
     _draw_form(choosing)
 
 
-async def _suggest_other_side(context: PageContext, choosing: "_Choice", missing: str) -> str:
+async def _suggest_other_side(context: PageContext, selection: "_SideSelection", missing_side: str) -> str:
     """Choose the missing side if there is a comparable run or model; return the sentence that explains it."""
-    (named,) = choosing.chosen.values()
-    before = missing == "base"
-    found, of = await _find_similar_run(context, named, before=before)
+    (named,) = selection.chosen.values()
+    before = missing_side == "base"
+    found, of = await _find_similar_run(context, named, must_be_older=before)
     if found or len(named.models) > 1:
-        choosing.choose(missing, found or named)
+        selection.select_run(missing_side, found or named)
         other = "the previous run of the same cases" if before else "the newest other run of the same cases"
         return f"Suggested: {other if found else 'two models of the same run'}."
     return f"No {'earlier' if before else 'other'} run has the same cases{of}. Choose a run to compare it with."
 
 
-async def _find_similar_run(context: PageContext, run: RunView, *, before: bool) -> tuple[RunView | None, str]:
-    """Return the newest other run of the same cases (`before`: an older one), and the limit of the search, if any."""
+async def _find_similar_run(context: PageContext, run: RunView, *, must_be_older: bool) -> tuple[RunView | None, str]:
+    """Return the newest other run of the same cases (`must_be_older`: an older one), and the limit of the search."""
     if run.cases_digest is None:  # the run was deleted
         return None, ""
     listed = await context.call(list_runs, RunFilter(suite=run.suite, page_size=MAX_RECENT_RUNS, outcomes=True))
     for each in listed.items:
         same = each.cases_digest == run.cases_digest and each.id != run.id
-        fits = not before or each.created_at < run.created_at
-        if same and fits and each.status not in UNDER_WAY:
+        fits = not must_be_older or each.created_at < run.created_at
+        if same and fits and each.status not in ACTIVE_STATUSES:
             return each, ""
     return None, f", among the newest {MAX_RECENT_RUNS} of this suite" if listed.total > MAX_RECENT_RUNS else ""
 
 
-class _Choice:
+class _SideSelection:
     """The chosen runs and models, until they become an address."""
 
     def __init__(self, runs: dict[str, RunView], query: dict[str, str]) -> None:
@@ -346,11 +347,11 @@ class _Choice:
         }
         self._named = "newModel" in query
 
-    def choose(self, which: str, run: RunView) -> None:
+    def select_run(self, side: str, run: RunView) -> None:
         """Choose a run for a side, with the model in the address or its first; within one run, two different models."""
-        self.runs[run.reference] = self.chosen[which] = run
-        if self.model[which] not in run.models:
-            self.model[which] = run.models[0]
+        self.runs[run.reference] = self.chosen[side] = run
+        if self.model[side] not in run.models:
+            self.model[side] = run.models[0]
         same = self.chosen.get("base") == self.chosen.get("new") and self.model["base"] == self.model["new"]
         if same and len(run.models) > 1 and not self._named:  # comparing a model with itself says nothing
             self.model["new"] = next(each for each in run.models if each != self.model["base"])
@@ -360,61 +361,61 @@ class _Choice:
         """Whether the same run is chosen for both sides."""
         return len({run.reference for run in self.chosen.values()}) == 1 == len(self.chosen) - 1
 
-    def address(self) -> str:
+    def make_comparison_url(self) -> str:
         base, new = self.chosen["base"], self.chosen["new"]
         several = len(base.models) > 1 or len(new.models) > 1
         models = {"model": self.model["base"], "newModel": self.model["new"]} if several else {}
         return make_url("/compare", base=base.reference, new=new.reference, **models)
 
 
-def _draw_form(choosing: _Choice) -> None:
-    options = {reference: _run_label(run) for reference, run in choosing.runs.items()}
+def _draw_form(selection: _SideSelection) -> None:
+    options = {reference: _make_run_label(run) for reference, run in selection.runs.items()}
 
     runs: dict[str, ui.select] = {}
 
     def side_words() -> Mapping[str, str]:
-        return {"base": "A", "new": "B"} if choosing.is_one_run else _SIDES
+        return {"base": "A", "new": "B"} if selection.is_one_run else _LABELS_BY_SIDE
 
     def add_run_field(which: str) -> None:
         def on_choice(value: str) -> None:
-            choosing.choose(which, choosing.runs[value])
+            selection.select_run(which, selection.runs[value])
             for each, word in side_words().items():  # the field stays as it is, with the focus in it
                 runs[each].props["label"] = f"Run {word}"
             add_model_field.refresh()
 
-        now = choosing.chosen.get(which)
+        now = selection.chosen.get(which)
         label = f"Run {side_words()[which]}"
         runs[which] = parts.add_select(label, options, now and now.reference, on_choice).classes("wide")
         add_model_field(which)
 
     @ui.refreshable
     def add_model_field(which: str) -> None:
-        some = choosing.chosen[which].models if which in choosing.chosen else ()
+        some = selection.chosen[which].models if which in selection.chosen else ()
         if len(some) > 1:
             short = shorten_names(some, LONGEST_NAME)
             parts.add_select(
                 f"Model {side_words()[which]}",
                 {each: escape_unprintable(short[each]) for each in some},
-                choosing.model[which],
-                lambda value: choosing.model.update({which: value}),
+                selection.model[which],
+                lambda value: selection.model.update({which: value}),
             ).classes("wide")
 
     def open_comparison() -> None:
-        if choosing.chosen.keys() == _SIDES.keys():
-            ui.navigate.to(choosing.address())
+        if selection.chosen.keys() == _LABELS_BY_SIDE.keys():
+            ui.navigate.to(selection.make_comparison_url())
         else:
             parts.show_notification("Choose two runs.", "warning")
 
     with parts.open_box("stack wide"):
         with parts.open_box("halves"):
-            for which in _SIDES:
+            for which in _LABELS_BY_SIDE:
                 with parts.open_box("stack"):
                     add_run_field(which)
         with parts.open_box("row"):
             parts.add_button("Compare", open_comparison, "primary")
 
 
-def _run_label(run: RunView) -> str:
+def _make_run_label(run: RunView) -> str:
     """Return the label of a run in a select field."""
     some = run.models[:3]
     short = shorten_names(some, NARROW_NAME)

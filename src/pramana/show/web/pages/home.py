@@ -18,31 +18,31 @@ from pramana.app.runs import RunFilter, create_run, list_runs
 from pramana.app.views import RunView
 from pramana.app.weights import WeightsView, list_weights
 from pramana.report.figures import format_duration, format_interval, format_percent
-from pramana.report.markup import Safe, join, render_foreign_text, render_link, render_time, tag
+from pramana.report.markup import SafeHtml, join_html, render_link, render_time, render_untrusted_text, tag
 from pramana.report.pictures import TrendPoint, draw_rate_trend, draw_time_trend
 from pramana.show.web.kit import PageContext, frame, make_url, parts
 from pramana.show.web.pages import welcome
-from pramana.show.web.pages.runs import LiveTable, render_passed, render_status
+from pramana.show.web.pages.runs import LiveTable, render_pass_rates, render_status
 
-NEWEST_RUNS = 8
-RUNS_CHECKED_FOR_TROUBLE = 50
+MAX_NEWEST_RUNS = 8
+MAX_RUNS_CHECKED_FOR_PROBLEMS = 50
 """Newest runs that are checked for trouble."""
-MAX_MODELS = 6
+MAX_MODEL_CARDS = 6
 """Models shown over time, taken from the newest runs."""
-RUNS_PER_MODEL = 30
+MAX_RUNS_PER_MODEL = 30
 """Runs drawn for each model."""
 _series_key = attrgetter("cases_digest", "variant", "setup_digest")
 """The key that all points of one trend share."""
 
 
 @frame.register_page("/", "Home")
-async def home(context: PageContext) -> None:
+async def show_home_page(context: PageContext) -> None:
     """Show the home page."""
     beside = frame.add_page_heading(
         "Pramana", "Test language models and voice agents: quality, comparison, change over time."
     )
     news = _HomePage(context, beside)
-    news.show(await news.read())
+    news.show_data(await news.read_data())
     context.on_change({"run"}, news.refresh)
 
 
@@ -51,7 +51,7 @@ class _HomeData(NamedTuple):
 
     runs: list[RunView]
     weights: list[WeightsView]
-    pasts: list[HistoryView]
+    histories: list[HistoryView]
 
 
 class _HomePage:
@@ -66,49 +66,49 @@ class _HomePage:
         """Offers what has not been tried yet, below the runs."""
         self._drawn: tuple[_AttentionPanel, LiveTable, _ModelCards] | None = None
 
-    async def read(self) -> _HomeData:
-        wanted = RunFilter(page_size=RUNS_CHECKED_FOR_TROUBLE, outcomes=True)
+    async def read_data(self) -> _HomeData:
+        wanted = RunFilter(page_size=MAX_RUNS_CHECKED_FOR_PROBLEMS, outcomes=True)
         found, weights = await asyncio.gather(self._context.call(list_runs, wanted), self._context.call(list_weights))
-        names = list(dict.fromkeys(model for run in found.items for model in run.models))[:MAX_MODELS]
-        wished = (HistoryRequest(model=name, limit=RUNS_PER_MODEL) for name in names)
+        names = list(dict.fromkeys(model for run in found.items for model in run.models))[:MAX_MODEL_CARDS]
+        wished = (HistoryRequest(model=name, limit=MAX_RUNS_PER_MODEL) for name in names)
         pasts = await asyncio.gather(*(self._context.call(model_history, each) for each in wished))
         return _HomeData(found.items, weights, [past.history for past in pasts])
 
     async def refresh(self) -> None:
         """Update the page. After an error it stays as it is until the next change."""
-        if not self._busy():
-            found = await self.read()
-            if not self._busy() and not self._place.is_deleted:
-                self.show(found)
+        if not self._is_busy():
+            found = await self.read_data()
+            if not self._is_busy() and not self._place.is_deleted:
+                self.show_data(found)
 
-    def _busy(self) -> bool:
+    def _is_busy(self) -> bool:
         return any(each.busy for each in (self._welcome, self._untried_panel) if each)  # keep its progress
 
-    def show(self, data: _HomeData) -> None:
+    def show_data(self, data: _HomeData) -> None:
         if not data.runs:
             if self._welcome is None:
                 self._drawn = self._untried_panel = None
                 self._welcome = welcome.WelcomePanel(self._context)
                 with parts.redraw(self._place):
-                    self._welcome.show(data.weights)
+                    self._welcome.show_both_steps(data.weights)
             return
         if self._drawn is None:
-            self._welcome, self._drawn = None, self._draw()
+            self._welcome, self._drawn = None, self._draw_panels()
             with self._place:
                 self._rest = parts.Panel()
         attention, newest, cards = self._drawn
-        attention.put(data)
-        newest.put({run.id: _run_row(run) for run in data.runs[:NEWEST_RUNS]})
-        cards.put(data.pasts)
-        untried = welcome.find_untried(data.runs) if welcome.may_try(self._context) else ()
-        self._rest.show(untried, partial(self._offer, untried))
+        attention.update(data)
+        newest.update_rows({run.id: _render_run_row(run) for run in data.runs[:MAX_NEWEST_RUNS]})
+        cards.update(data.histories)
+        untried = welcome.find_untried_models(data.runs) if welcome.may_try_steps(self._context) else ()
+        self._rest.redraw_if_changed(untried, partial(self._draw_untried_panel, untried))
 
-    def _offer(self, untried: tuple[str, ...]) -> None:
+    def _draw_untried_panel(self, untried_models: tuple[str, ...]) -> None:
         self._untried_panel = welcome.WelcomePanel(self._context)
-        if untried:
-            self._untried_panel.show_untried_steps(untried)
+        if untried_models:
+            self._untried_panel.show_untried_steps(untried_models)
 
-    def _draw(self) -> "tuple[_AttentionPanel, LiveTable, _ModelCards]":
+    def _draw_panels(self) -> "tuple[_AttentionPanel, LiveTable, _ModelCards]":
         if self._context.may(create_run) and not self._heading_box.default_slot.children:
             with self._heading_box:
                 parts.add_link_button("New run", "/runs/new", "primary")
@@ -120,12 +120,12 @@ class _HomePage:
             return attention, newest, _ModelCards()
 
 
-def _run_row(run: RunView) -> tuple[Safe, ...]:
+def _render_run_row(run: RunView) -> tuple[SafeHtml, ...]:
     return (
-        render_link(make_url(f"/runs/{run.id}"), render_foreign_text(run.suite, 80)),
-        tag("span", join((render_foreign_text(each, 80) for each in run.models), ", ")),
+        render_link(make_url(f"/runs/{run.id}"), render_untrusted_text(run.suite, 80)),
+        tag("span", join_html((render_untrusted_text(each, 80) for each in run.models), ", ")),
         render_status(run),
-        render_passed(run),
+        render_pass_rates(run),
         tag("span", f"{run.stored:,} of {run.expected:,}", class_="number"),
         render_time(run.created_at),
     )
@@ -144,9 +144,9 @@ class _ModelCards:
             self._grid = ui.element("div").classes("grid even")
         self._cards_by_model: dict[str, ui.html] = {}
 
-    def put(self, pasts: Sequence[HistoryView]) -> None:
-        self._whole.set_visibility(bool(pasts))
-        cards = {past.model: _model_card(past) for past in pasts}
+    def update(self, histories: Sequence[HistoryView]) -> None:
+        self._whole.set_visibility(bool(histories))
+        cards = {past.model: _render_model_card(past) for past in histories}
         for gone in self._cards_by_model.keys() - cards.keys():
             self._cards_by_model.pop(gone).delete()
         for place, (model, card) in enumerate(cards.items()):
@@ -159,32 +159,36 @@ class _ModelCards:
                 made.move(target_index=place)
 
 
-def _model_card(past: HistoryView) -> Safe:
+def _render_model_card(history: HistoryView) -> SafeHtml:
     """Return the trend of a model over its newest runs of the same cases with the same setup; others do not compare.
 
     Unfinished runs are left out too: the cases they lack may be the hard ones.
     """
-    finished = [each for each in past.runs if each.status == "finished"]
+    finished = [each for each in history.runs if each.status == "finished"]
     if not finished:
-        return _card_with_title(past, [tag("p", "No run has finished yet.", class_="quiet")])
+        return _render_card(history, [tag("p", "No run has finished yet.", class_="quiet")])
     newest = finished[-1]
     same = [each for each in finished if _series_key(each) == _series_key(newest)]
     rated = [
-        _point(each, each.pass_rate, *(each.interval or (None, None))) for each in same if each.pass_rate is not None
+        _make_trend_point(each, each.pass_rate, *(each.interval or (None, None)))
+        for each in same
+        if each.pass_rate is not None
     ]
     timed = [
-        (_point(each, each.latency_ms.median / 1000), each.latency_ms.count)
+        (_make_trend_point(each, each.latency_ms.median / 1000), each.latency_ms.count)
         for each in same
         if each.latency_ms.median is not None
     ]
     way = "" if newest.variant == "text" else f", {newest.variant}"
     count = "one run" if len(same) == 1 else f"{len(same):,} runs"
-    drawn: list[Safe] = []
+    drawn: list[SafeHtml] = []
     if rated:
         last = rated[-1]
-        ends = None if last.low is None or last.high is None else (last.low, last.high)
+        ends = (
+            None if last.interval_low is None or last.interval_high is None else (last.interval_low, last.interval_high)
+        )
         drawn += [
-            _card_figure("Pass rate", format_percent(last.value), f"95 % interval {format_interval(ends)}"),
+            _render_card_figure("Pass rate", format_percent(last.value), f"95 % interval {format_interval(ends)}"),
             draw_rate_trend(rated),
         ]
     else:
@@ -192,32 +196,36 @@ def _model_card(past: HistoryView) -> Safe:
     if timed:
         median, of = timed[-1]
         drawn += [
-            _card_figure("Latency", format_duration(median.value), f"median of {pluralise(of, 'measured time')}"),
+            _render_card_figure(
+                "Latency", format_duration(median.value), f"median of {pluralise(of, 'measured time')}"
+            ),
             draw_time_trend([each for each, _ in timed]),
         ]
-    about = tag("p", render_foreign_text(newest.suite, 80), f"{way}, {count}", class_="quiet small")
-    return _card_with_title(past, [about, *drawn])
+    about = tag("p", render_untrusted_text(newest.suite, 80), f"{way}, {count}", class_="quiet small")
+    return _render_card(history, [about, *drawn])
 
 
-def _point(run: RunPointView, value: float, low: float | None = None, high: float | None = None) -> TrendPoint:
+def _make_trend_point(
+    run: RunPointView, value: float, low: float | None = None, high: float | None = None
+) -> TrendPoint:
     return TrendPoint(value, low, high, datetime.fromisoformat(run.created_at), make_url(f"/runs/{run.run}"))
 
 
-def _card_with_title(past: HistoryView, tiles: Sequence[Safe]) -> Safe:
+def _render_card(history: HistoryView, contents: Sequence[SafeHtml]) -> SafeHtml:
     return tag(
         "section",
         tag(
             "h3",
-            render_link(make_url("/runs", model=past.model), render_foreign_text(past.model, 80)),
+            render_link(make_url("/runs", model=history.model), render_untrusted_text(history.model, 80)),
             class_="card-title",
         ),
-        tiles,
+        contents,
         class_="card stack",
-        aria_label=past.model[:80],
+        aria_label=history.model[:80],
     )
 
 
-def _card_figure(name: str, value: str, note: str) -> Safe:
+def _render_card_figure(name: str, value: str, note: str) -> SafeHtml:
     return tag("p", name, " ", tag("strong", value, class_="number"), " ", tag("span", note, class_="quiet small"))
 
 
@@ -233,11 +241,11 @@ class _AttentionPanel:
         with self._whole:
             parts.add_heading("Needs attention")
             with parts.open_box("stack") as self._box:
-                self._lines = parts.add_markup(Safe(""))
+                self._lines = parts.add_markup(SafeHtml(""))
         self._missing: dict[tuple[str, str | None], ui.element] = {}
 
-    def put(self, data: _HomeData) -> None:
-        lines = [line for run in data.runs if (line := _run_trouble(run))]
+    def update(self, data: _HomeData) -> None:
+        lines = [line for run in data.runs if (line := _render_run_problem(run))]
         missing = {
             (each.name, each.pull.status if each.pull else None): each
             for each in data.weights
@@ -246,32 +254,32 @@ class _AttentionPanel:
         self._whole.set_visibility(bool(lines or missing))
         self._lines.set_visibility(bool(lines))
         more = (
-            f"And {len(lines) - NEWEST_RUNS:,} more among the last {len(data.runs):,} runs."
-            if len(lines) > NEWEST_RUNS
+            f"And {len(lines) - MAX_NEWEST_RUNS:,} more among the last {len(data.runs):,} runs."
+            if len(lines) > MAX_NEWEST_RUNS
             else None
         )
-        listed = tag("ul", (tag("li", line) for line in lines[:NEWEST_RUNS]), class_="lines")
-        self._lines.set_content(join([listed, tag("p", more, class_="quiet") if more else None]))
+        listed = tag("ul", (tag("li", line) for line in lines[:MAX_NEWEST_RUNS]), class_="lines")
+        self._lines.set_content(join_html([listed, tag("p", more, class_="quiet") if more else None]))
         for gone in self._missing.keys() - missing.keys():
             self._missing.pop(gone).delete()
         for key, weights in missing.items():
             if key not in self._missing:
                 with self._box, ui.element("div") as self._missing[key]:
-                    welcome.offer_download(self._context, weights)
+                    welcome.add_download_card(self._context, weights)
 
 
-def _run_trouble(run: RunView) -> Safe | None:
+def _render_run_problem(run: RunView) -> SafeHtml | None:
     """Return the trouble of a run and what to do about it, in one line; None if there is none."""
-    named = render_link(make_url(f"/runs/{run.id}"), render_foreign_text(run.suite, 80))
-    about = join([named, " on ", join((render_foreign_text(each, 60) for each in run.models[:3]), ", ")])
+    named = render_link(make_url(f"/runs/{run.id}"), render_untrusted_text(run.suite, 80))
+    about = join_html([named, " on ", join_html((render_untrusted_text(each, 60) for each in run.models[:3]), ", ")])
     if run.status == "interrupted":
-        return join([about, " was interrupted. Resume it on its page; stored results are kept."])
+        return join_html([about, " was interrupted. Resume it on its page; stored results are kept."])
     if run.status == "stopped":
-        why = join([": ", render_foreign_text(run.reason.rstrip(" ."), 300)]) if run.reason else None
-        return join([about, " has stopped", why, ". Fix it, then resume the run on its page."])
+        why = join_html([": ", render_untrusted_text(run.reason.rstrip(" ."), 300)]) if run.reason else None
+        return join_html([about, " has stopped", why, ". Fix it, then resume the run on its page."])
     errored = run.outcomes.errored if run.outcomes else 0
     if errored:
         said = "1 result errored" if errored == 1 else f"{errored:,} results errored"
         to = render_link(make_url(f"/runs/{run.id}", outcome="errored") + "#results", "See why")
-        return join([about, f": {said}, which counts neither for nor against the model. ", to, "."])
+        return join_html([about, f": {said}, which counts neither for nor against the model. ", to, "."])
     return None

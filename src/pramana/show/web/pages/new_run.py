@@ -15,55 +15,57 @@ from msgspec.structs import asdict, fields
 from nicegui import background_tasks, ui
 
 from pramana.analyse.numbers import pluralise
-from pramana.analyse.summary import Total
+from pramana.analyse.summary import KnownTotal
 from pramana.app.models import OfferView, list_models
 from pramana.app.providers import list_providers
 from pramana.app.runs import create_run, estimate_run
 from pramana.app.scenarios import ScenarioPage, list_facets, list_scenarios
 from pramana.app.suites import ListedView, list_suites
 from pramana.app.views import EstimateView, ShareView
-from pramana.report.estimate import self_judging_sentence
+from pramana.report.estimate import make_self_judging_sentence
 from pramana.report.figures import escape_unprintable, format_cost, format_tokens
-from pramana.report.markup import Safe, join, render_foreign_text, render_link, render_tiles, tag
-from pramana.request import SAMPLING, Limits, RunRequest, field_metadata, is_number
+from pramana.report.markup import SafeHtml, join_html, render_link, render_tiles, render_untrusted_text, tag
+from pramana.request import MODEL_PARAMETER_FIELDS, Limits, RunRequest, get_field_metadata, is_number
 from pramana.show.api.envelope import published_field_name
-from pramana.show.api.runs import DEFAULTS
+from pramana.show.api.runs import DEFAULTS_BY_PATH
 from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts
-from pramana.show.web.kit.forms import NamesField, add_suggestions, find_field_path, message_of
+from pramana.show.web.kit.forms import NameListField, add_suggestions, find_field_path, make_field_message
 
-DEBOUNCE_S = 0.4
+ESTIMATE_DEBOUNCE_S = 0.4
 """Changes within this time lead to a single estimate."""
-FACETS = {"type": "Type", "difficulty": "Difficulty", "language": "Language", "tag": "Tag"}
-MODALITIES = {"text": "text", "voice": "voice: synthesized speech", "noisy": "noisy: speech with background noise"}
+FACET_LABELS = {"type": "Type", "difficulty": "Difficulty", "language": "Language", "tag": "Tag"}
+MODALITY_LABELS = {"text": "text", "voice": "voice: synthesized speech", "noisy": "noisy: speech with background noise"}
 
 
-def _field_labels(struct: type[Struct], within: str = "", *, numbers: bool) -> dict[str, str]:
+def _collect_field_labels(struct: type[Struct], path_prefix: str = "", *, are_numbers: bool) -> dict[str, str]:
     """Return the labels of the form's fields by their API paths."""
     return {
-        f"{within}{published_field_name(each)}": title
+        f"{path_prefix}{published_field_name(each)}": title
         for each in fields(struct)
-        if (title := field_metadata(each).title) and is_number(each) is numbers
+        if (title := get_field_metadata(each).title) and is_number(each) is are_numbers
     }
 
 
-NAMES = _field_labels(RunRequest, numbers=False)
-NUMBERS = _field_labels(RunRequest, numbers=True) | _field_labels(Limits, "limits.", numbers=True)
-SAMPLING_FIELDS = {published_field_name(each): each for each in SAMPLING.values()}
-SENT_AS_NULL = [name for name, each in SAMPLING_FIELDS.items() if each.default is not None]
+TEXT_FIELD_LABELS = _collect_field_labels(RunRequest, are_numbers=False)
+NUMBER_FIELD_LABELS = _collect_field_labels(RunRequest, are_numbers=True) | _collect_field_labels(
+    Limits, "limits.", are_numbers=True
+)
+SAMPLING_FIELDS = {published_field_name(each): each for each in MODEL_PARAMETER_FIELDS.values()}
+SENT_AS_NULL_IF_EMPTY = [name for name, each in SAMPLING_FIELDS.items() if each.default is not None]
 """Sampling parameters with a default. An empty field is sent as null, so that the model gets none, not the default."""
-_PATHS = {each.name: published_field_name(each) for each in fields(RunRequest)}
-_PATHS |= {f"limits.{each.name}": f"limits.{published_field_name(each)}" for each in fields(Limits)}
+_FORM_PATHS_BY_FIELD = {each.name: published_field_name(each) for each in fields(RunRequest)}
+_FORM_PATHS_BY_FIELD |= {f"limits.{each.name}": f"limits.{published_field_name(each)}" for each in fields(Limits)}
 """The form path of each request field."""
-ALWAYS_OFFERED = ("local", "local-voice", "fake")
+ALWAYS_SUGGESTED_MODELS = ("local", "local-voice", "fake")
 """Models that are always suggested; the first one needs no setup."""
-_PROVIDERS_NAMED_ALONE = ("local", "fake", "local-voice", "fake-voice")
+_PROVIDERS_WITHOUT_MODEL_NAME = ("local", "fake", "local-voice", "fake-voice")
 """Providers that need no model name."""
-NONE_VALUE = "none"
+EMPTY_NUMBER_VALUE = "none"
 """The value of an empty number field in the address."""
 
 
 @frame.register_page("/runs/new", "New run", create_run)
-async def new_run(context: PageContext) -> None:
+async def show_new_run_page(context: PageContext) -> None:
     """Show the form of a new run."""
     suites = await context.call(list_suites)
     facets = asdict(await context.call(list_facets))
@@ -82,7 +84,7 @@ class _RunForm:
         self._context, self._facets, self._query = context, facets, context.query
         self._suites = {suite.version: suite for suite in suites}
         self._scenario_count = sum(facets["type"].values())
-        self._has_scenario_filter = any(name in context.query for name in ("scenario", "text", *FACETS))
+        self._has_scenario_filter = any(name in context.query for name in ("scenario", "text", *FACET_LABELS))
         self._fields: dict[str, Any] = {}
         """The fields by their API paths."""
         self._fold_boxes: list[tuple[ui.element, list[str]]] = []
@@ -101,15 +103,15 @@ class _RunForm:
                 with parts.open_card("Models"):
                     self._draw_models()
                 with parts.open_card("Options"):
-                    self._draw_sampling()
-                with self._open_fold("More: judge, embedding, speech-to-text, parameters"):
-                    self._draw_limits()
-                with self._open_fold("Limits"), parts.open_box("fields"):
-                    for path in NUMBERS:
+                    self._draw_basic_options()
+                with self._open_collapsible("More: judge, embedding, speech-to-text, parameters"):
+                    self._draw_advanced_options()
+                with self._open_collapsible("Limits"), parts.open_box("fields"):
+                    for path in NUMBER_FIELD_LABELS:
                         if path.startswith("limits."):
-                            self._number(path)
+                            self._add_number_field(path)
             with ui.element("aside"), parts.open_card("Estimate"):
-                self._estimate = parts.add_markup(Safe("")).props("aria-live=polite")
+                self._estimate = parts.add_markup(SafeHtml("")).props("aria-live=polite")
                 self._start = parts.add_button("Start", self._start_run, "primary")
         await self._update_estimate(self._turn)
 
@@ -124,21 +126,21 @@ class _RunForm:
         with parts.open_box("fields"):
             self._fields["suite"] = parts.add_select("Suite", options, version, self._change_suite, clearable=True)
             self._fields["tier"] = parts.add_select("Tier", {}, None, self._on_change)
-        self._offer_tiers(self._query.get("tier"))
+        self._update_tier_options(self._query.get("tier"))
 
-    def _offer_tiers(self, wanted: str | None) -> None:
+    def _update_tier_options(self, selected_tier: str | None) -> None:
         version, made = self._fields["suite"].value, self._fields["tier"]
         tiers = self._suites[version].tiers if version in self._suites else {}
         options = {name: f"{name}, {tier.test_count:,} cases" for name, tier in tiers.items()}
-        if version and wanted:
-            options.setdefault(wanted, escape_unprintable(wanted))
-        made.set_options(options, value=wanted if wanted in options else next(iter(options), None))
+        if version and selected_tier:
+            options.setdefault(selected_tier, escape_unprintable(selected_tier))
+        made.set_options(options, value=selected_tier if selected_tier in options else next(iter(options), None))
         made.set_visibility(bool(options))
 
     async def _change_suite(self, version: Any) -> None:
         tiers = self._suites[version].tiers if version in self._suites else {}
         now = self._fields["tier"].value
-        self._offer_tiers(now if now in tiers else None)
+        self._update_tier_options(now if now in tiers else None)
         await self._on_change()
 
     def _draw_scenarios(self) -> None:
@@ -154,32 +156,32 @@ class _RunForm:
         )
         with parts.open_box("stack") as self._choosing:
             with parts.open_box("fields"):
-                for name, label in FACETS.items():
+                for name, label in FACET_LABELS.items():
                     chosen = self._query.getlist(name)
                     counts = {**dict.fromkeys(chosen, 0), **self._facets[name]}
                     options = {each: f"{escape_unprintable(each)} ({count:,})" for each, count in counts.items()}
-                    made = parts.add_select(label, options, chosen, self._on_change, several=True)
+                    made = parts.add_select(label, options, chosen, self._on_change, multiple=True)
                     self._fields[f"scenarios.{name}"] = made
-                self._field("text", "Contains text")
-            self._ids = NamesField("scenario by its id", ids, self._on_change)
-            self._matching = parts.add_markup(Safe("")).props("role=status")
+                self._add_text_field("text", "Contains text")
+            self._ids = NameListField("scenario by its id", ids, self._on_change)
+            self._matching = parts.add_markup(SafeHtml("")).props("role=status")
         self._choosing.set_visibility(self._has_scenario_filter)
 
-    async def _on_scenarios_toggled(self, wanted: Any) -> None:
+    async def _on_scenarios_toggled(self, is_checked: Any) -> None:
         if self._choosing:
-            self._choosing.set_visibility(bool(wanted))
+            self._choosing.set_visibility(bool(is_checked))
         await self._on_change()
 
-    def _scenario_filters(self) -> dict[str, Any] | None:
+    def _collect_scenario_filters(self) -> dict[str, Any] | None:
         """Return the scenario filters as parameters of the list; None without scenarios, empty for all of them."""
         if self._choosing is None or not self._choosing.visible:
             return None
         found: dict[str, Any] = {"id": self._ids.names}
-        found |= {name: self._fields[f"scenarios.{name}"].value for name in (*FACETS, "text")}
+        found |= {name: self._fields[f"scenarios.{name}"].value for name in (*FACET_LABELS, "text")}
         return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items() if value}
 
-    async def _count(self) -> str:
-        wanted = self._scenario_filters()
+    async def _describe_matching_scenarios(self) -> str:
+        wanted = self._collect_scenario_filters()
         if wanted is None:
             return ""
         total = (
@@ -192,11 +194,11 @@ class _RunForm:
     # ── Models and options ──
 
     def _draw_models(self) -> None:
-        self._models = NamesField("model", self._query.getlist("model"), self._on_change, ALWAYS_OFFERED)
+        self._models = NameListField("model", self._query.getlist("model"), self._on_change, ALWAYS_SUGGESTED_MODELS)
         self._fields["models"] = self._models.field
         known = "local is the embedded model and needs no key. Write other models as PROVIDER:MODEL or http://HOST:PORT/v1#MODEL."
         parts.add_paragraph(known, quiet=True).classes("small")
-        problems = parts.add_markup(Safe(""))
+        problems = parts.add_markup(SafeHtml(""))
 
         async def load_offers() -> None:
             try:
@@ -206,51 +208,53 @@ class _RunForm:
                 return  # without suggestions, names can still be typed
             if not problems.is_deleted:
                 own = {each.id: each.arguments.model for each in registered}
-                self._models.suggest([*ALWAYS_OFFERED, *_list_typed_models(said, own)])
+                self._models.suggest([*ALWAYS_SUGGESTED_MODELS, *_iterate_suggested_models(said, own)])
                 problems.set_content(_render_offer_problems(said))
 
         background_tasks.create(load_offers(), name="List available models", context=problems)
 
-    def _draw_sampling(self) -> None:
-        chosen = [each for each in self._query.getlist("modality") if each in MODALITIES]
+    def _draw_basic_options(self) -> None:
+        chosen = [each for each in self._query.getlist("modality") if each in MODALITY_LABELS]
         with parts.open_box("fields"):
-            self._number("repeats", least=1)
-            self._fields["modality"] = parts.add_select("Modality", MODALITIES, chosen, self._on_change, several=True)
+            self._add_number_field("repeats", minimum=1)
+            self._fields["modality"] = parts.add_select(
+                "Modality", MODALITY_LABELS, chosen, self._on_change, multiple=True
+            )
             for name in ("condition", "name", "note"):
-                self._field(name, NAMES[name])
+                self._add_text_field(name, TEXT_FIELD_LABELS[name])
         add_suggestions(self._fields["condition"], ("noise=10dB", "phone", "noise=10dB,phone"))
         usual = "By default, text models get text and voice models get speech. Conditions change the audio."
         parts.add_paragraph(usual, quiet=True).classes("small")
 
-    def _draw_limits(self) -> None:
+    def _draw_advanced_options(self) -> None:
         with parts.open_box("fields"):
             for name in ("judge", "embedder", "stt"):
-                self._field(name, NAMES[name])
+                self._add_text_field(name, TEXT_FIELD_LABELS[name])
             for path in SAMPLING_FIELDS:
-                self._number(path)
-        self._field("systemPrompt", "System prompt", lines=True)
+                self._add_number_field(path)
+        self._add_text_field("systemPrompt", "System prompt", multiline=True)
 
     # ── Fields ──
 
-    def _field(self, name: str, label: str, *, lines: bool = False) -> None:
+    def _add_text_field(self, name: str, label: str, *, multiline: bool = False) -> None:
         path = "scenarios.text" if name == "text" else name
         self._fields[path] = parts.add_text_field(
-            label, self._query.get(name, ""), self._on_change, lines=lines
+            label, self._query.get(name, ""), self._on_change, multiline=multiline
         ).classes("wide")
 
-    def _number(self, path: str, least: float = 0) -> None:
-        label, usual = NUMBERS[path], _to_request_value(DEFAULTS[path])
-        said = self._query.get(_last_part(path), "")
+    def _add_number_field(self, path: str, minimum: float = 0) -> None:
+        label, usual = NUMBER_FIELD_LABELS[path], _to_request_value(DEFAULTS_BY_PATH[path])
+        said = self._query.get(_last_path_segment(path), "")
         try:
-            value = None if said == NONE_VALUE else float(said) if said else usual
+            value = None if said == EMPTY_NUMBER_VALUE else float(said) if said else usual
         except ValueError:
             value = usual
         if value is not None and not isfinite(value):
             value = usual
-        self._fields[path] = parts.add_number_field(label, value, self._on_change, least=least)
+        self._fields[path] = parts.add_number_field(label, value, self._on_change, minimum=minimum)
 
     @contextmanager
-    def _open_fold(self, title: str) -> Iterator[None]:
+    def _open_collapsible(self, title: str) -> Iterator[None]:
         """Open a collapsible box, expanded if one of its fields is in the address or has an error."""
         before = set(self._fields)
         with ui.element("details").classes("card") as made:
@@ -259,12 +263,12 @@ class _RunForm:
                 yield
         inside = [path for path in self._fields if path not in before]
         self._fold_boxes.append((made, inside))
-        if any(_last_part(path) in self._query for path in inside):
+        if any(_last_path_segment(path) in self._query for path in inside):
             made.props("open")
 
     # ── Estimate and start ──
 
-    def _field_values(self) -> dict[str, Any]:
+    def _collect_field_values(self) -> dict[str, Any]:
         """Return the values of the fields by path, without models and scenarios."""
         apart = ("models", "scenarios.")
         values = {
@@ -272,25 +276,31 @@ class _RunForm:
         }
         if not values["suite"]:
             del values["tier"]
-        return {path: value for path, value in values.items() if value not in (None, "", []) or path in SENT_AS_NULL}
+        return {
+            path: value
+            for path, value in values.items()
+            if value not in (None, "", []) or path in SENT_AS_NULL_IF_EMPTY
+        }
 
-    def _request(self) -> RunRequest:
+    def _make_request(self) -> RunRequest:
         """Return the form as a run request."""
-        chosen, scenarios = self._field_values(), self._scenario_filters()
+        chosen, scenarios = self._collect_field_values(), self._collect_scenario_filters()
         return RunRequest(
             models=tuple(self._models.names),
             scenarios=None if scenarios is None else ScenarioPage(page_size=1, **scenarios).selection(),
-            limits=Limits(**_set_fields(Limits, chosen, "limits.")),
-            **_set_fields(RunRequest, chosen),
+            limits=Limits(**_make_struct_arguments(Limits, chosen, "limits.")),
+            **_make_struct_arguments(RunRequest, chosen),
         )
 
-    def _address(self) -> str:
+    def _make_form_url(self) -> str:
         """Return the address of the form, without default values."""
-        chosen, scenarios = self._field_values(), self._scenario_filters()
+        chosen, scenarios = self._collect_field_values(), self._collect_scenario_filters()
         for name in ("systemPrompt", "note"):  # these may be longer than an address can be
             chosen.pop(name, None)
-        found = {_last_part(path): value for path, value in chosen.items() if value != DEFAULTS.get(path)}
-        found |= {name: NONE_VALUE for name in SENT_AS_NULL if chosen[name] is None}
+        found = {
+            _last_path_segment(path): value for path, value in chosen.items() if value != DEFAULTS_BY_PATH.get(path)
+        }
+        found |= {name: EMPTY_NUMBER_VALUE for name in SENT_AS_NULL_IF_EMPTY if chosen[name] is None}
         found |= {"scenario": "all"} if scenarios == {} else scenarios or {}
         if "id" in found:
             found["scenario"] = found.pop("id")
@@ -302,24 +312,24 @@ class _RunForm:
         turn = self._turn
         self._estimated = None
         self._start.disable()
-        await asyncio.sleep(DEBOUNCE_S)
+        await asyncio.sleep(ESTIMATE_DEBOUNCE_S)
         if turn == self._turn and not self._estimate.is_deleted:
             with self._estimate:  # the button that was clicked may be gone by now
-                ui.navigate.history.replace(self._address())
+                ui.navigate.history.replace(self._make_form_url())
             await self._update_estimate(turn)
 
-    async def _update_estimate(self, turn: int) -> None:
+    async def _update_estimate(self, change_number: int) -> None:
         """Show the estimate; drop it if the form has changed meanwhile."""
-        request, matching, refused = self._request(), "", None
-        missing = shown = _render_missing(request)
+        request, matching, refused = self._make_request(), "", None
+        missing = shown = _render_missing_choice(request)
         try:
-            matching = await self._count()
+            matching = await self._describe_matching_scenarios()
             if missing is None:
                 found = await self._context.call(estimate_run, request)
-                shown = _render_estimate(found, capped=request.limits.max_cost_usd is not None)
+                shown = _render_estimate(found, has_cost_limit=request.limits.max_cost_usd is not None)
         except UseCaseRefused as error:
             refused, shown = error, parts.render_refusal(error)
-        if turn != self._turn or self._estimate.is_deleted:
+        if change_number != self._turn or self._estimate.is_deleted:
             return
         if self._choosing:
             self._matching.set_content(tag("p", matching, class_="quiet") if matching else "")
@@ -330,20 +340,20 @@ class _RunForm:
         self._estimated = request if ready else None
         self._start.set_enabled(ready)
 
-    def _mark_errors(self, refused: UseCaseRefused | None) -> None:
+    def _mark_errors(self, refusal: UseCaseRefused | None) -> None:
         """Show validation errors at their fields."""
         for made in self._fields.values():
             made.error = None
-        for problem in refused.problems if refused else ():
-            path = find_field_path(_PATHS.get(problem.path, problem.path), self._fields)
+        for problem in refusal.problems if refusal else ():
+            path = find_field_path(_FORM_PATHS_BY_FIELD.get(problem.path, problem.path), self._fields)
             if path:
-                self._fields[path].error = message_of(self._fields[path], problem.message)
+                self._fields[path].error = make_field_message(self._fields[path], problem.message)
             for fold, inside in self._fold_boxes:
                 if path in inside:
                     fold.props("open")
 
     async def _start_run(self) -> None:
-        request = self._request()
+        request = self._make_request()
         if request != self._estimated:  # the form changed after the click
             await self._on_change()
             return
@@ -358,14 +368,16 @@ def _to_request_value(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
 
 
-def _last_part(path: str) -> str:
+def _last_path_segment(path: str) -> str:
     return path.rpartition(".")[2]
 
 
-def _set_fields(struct: type[Struct], chosen: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+def _make_struct_arguments(
+    struct: type[Struct], values_by_path: Mapping[str, Any], path_prefix: str = ""
+) -> dict[str, Any]:
     """Return the chosen values as arguments of a request struct, lists as tuples."""
-    paths = {each.name: f"{within}{published_field_name(each)}" for each in fields(struct)}
-    found = {name: chosen[path] for name, path in paths.items() if path in chosen}
+    paths = {each.name: f"{path_prefix}{published_field_name(each)}" for each in fields(struct)}
+    found = {name: values_by_path[path] for name, path in paths.items() if path in values_by_path}
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
@@ -374,14 +386,14 @@ def _set_fields(struct: type[Struct], chosen: Mapping[str, Any], within: str = "
 _UNKNOWN_TOKENS_NOTE = "Token counts of voice conversations are not known in advance."
 
 
-def _render_missing(request: RunRequest) -> Safe | None:
+def _render_missing_choice(request: RunRequest) -> SafeHtml | None:
     """Return what must be chosen before a run can be estimated, or None."""
     if request.suite is None and request.scenarios is None:
         return tag("p", "Choose a suite or scenarios.", class_="quiet")
     return None if request.models else tag("p", "Add a model.", class_="quiet")
 
 
-def _render_estimate(estimate: EstimateView, *, capped: bool) -> Safe:
+def _render_estimate(estimate: EstimateView, *, has_cost_limit: bool) -> SafeHtml:
     """Return the estimate, with advice where a part of it is unknown."""
     shares = [each for each in estimate.shares if each.calls]
     numbers = [
@@ -395,12 +407,12 @@ def _render_estimate(estimate: EstimateView, *, capped: bool) -> Safe:
         ("Tokens out", format_tokens(estimate.output_tokens), None),
     ]
     known = estimate.input_tokens is not None and estimate.output_tokens is not None
-    listed = tag("ul", map(_render_share, shares), class_="lines small")
+    listed = tag("ul", map(_render_cost_share, shares), class_="lines small")
     return tag(
         "div",
         render_tiles(numbers),
-        _render_warnings(estimate, capped=capped),
-        _self_judged(estimate),
+        _render_warnings(estimate, has_cost_limit=has_cost_limit),
+        _render_self_judging_note(estimate),
         None if known else tag("p", _UNKNOWN_TOKENS_NOTE, class_="small quiet"),
         tag("details", tag("summary", "Breakdown"), listed) if len(shares) > 1 else None,
         tag("p", estimate.note, class_="small quiet"),
@@ -408,19 +420,22 @@ def _render_estimate(estimate: EstimateView, *, capped: bool) -> Safe:
     )
 
 
-def _render_share(each: ShareView) -> Safe:
-    known = each.input_tokens is not None and each.output_tokens is not None
-    took = f"{(each.input_tokens or 0) + (each.output_tokens or 0):,} tokens" if known else "tokens unknown"
-    purpose = "" if each.purpose == "model" else f"as the {each.purpose}, "
-    cost = "cost unknown" if each.cost_usd is None else _format_cost([each])
+def _render_cost_share(share: ShareView) -> SafeHtml:
+    known = share.input_tokens is not None and share.output_tokens is not None
+    took = f"{(share.input_tokens or 0) + (share.output_tokens or 0):,} tokens" if known else "tokens unknown"
+    purpose = "" if share.purpose == "model" else f"as the {share.purpose}, "
+    cost = "cost unknown" if share.cost_usd is None else _format_cost([share])
     return tag(
-        "li", render_foreign_text(each.model, 120), ": ", f"{purpose}{pluralise(each.calls, 'call')}, {took}, {cost}"
+        "li",
+        render_untrusted_text(share.model, 120),
+        ": ",
+        f"{purpose}{pluralise(share.calls, 'call')}, {took}, {cost}",
     )
 
 
 def _format_cost(shares: Sequence[ShareView]) -> str:
     costs = [each.cost_usd for each in shares]
-    return format_cost(Total(sum(each for each in costs if each is not None), costs.count(None)))
+    return format_cost(KnownTotal(sum(each for each in costs if each is not None), costs.count(None)))
 
 
 def _format_cost_range(estimate: EstimateView) -> str | None:
@@ -428,29 +443,29 @@ def _format_cost_range(estimate: EstimateView) -> str | None:
     if estimate.cost_range_usd is None or not estimate.cost_range_usd[1]:
         return None
     low, high = estimate.cost_range_usd
-    return f"{format_cost(Total(low))} to {format_cost(Total(high))}"
+    return f"{format_cost(KnownTotal(low))} to {format_cost(KnownTotal(high))}"
 
 
-def _self_judged(estimate: EstimateView) -> Safe | None:
+def _render_self_judging_note(estimate: EstimateView) -> SafeHtml | None:
     """Return a warning about models that judge their own replies, or None."""
     if not estimate.self_judged:
         return None
     models = sum(each.purpose == "model" for each in estimate.shares)
-    sentence = self_judging_sentence(estimate.self_judged, models, "you can name another judge under More")
-    return tag("p", render_foreign_text(sentence, 400), class_="small quiet")
+    sentence = make_self_judging_sentence(estimate.self_judged, models, "you can name another judge under More")
+    return tag("p", render_untrusted_text(sentence, 400), class_="small quiet")
 
 
-def _render_warnings(estimate: EstimateView, *, capped: bool) -> Safe | None:
+def _render_warnings(estimate: EstimateView, *, has_cost_limit: bool) -> SafeHtml | None:
     """Return all warnings about missing parts, each with its remedy."""
-    said = [tag("p", render_foreign_text(each, 300), ".") for each in estimate.warnings]
+    said = [tag("p", render_untrusted_text(each, 300), ".") for each in estimate.warnings]
     if estimate.missing_keys:
         said.append(tag("p", render_link("/settings/providers", "Providers")))
     if names := estimate.unknown_prices:
-        listed = join((render_foreign_text(each, 120) for each in names[:5]), ", ")
+        listed = join_html((render_untrusted_text(each, 120) for each in names[:5]), ", ")
         more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
         then = (
             "A run with a cost limit needs a price for every model."
-            if capped
+            if has_cost_limit
             else "The run can start, but its cost stays unknown."
         )
         set_it = render_link("/settings/prices", "Set a price")
@@ -461,23 +476,29 @@ def _render_warnings(estimate: EstimateView, *, capped: bool) -> Safe | None:
 # ── Available models ──
 
 
-def _list_typed_models(offers: Sequence[OfferView], registered: Mapping[str, str | None]) -> Iterator[str]:
-    """Yield each offered model as a user types it; `registered` maps a provider to its default model."""
+def _iterate_suggested_models(
+    offers: Sequence[OfferView], default_models_by_provider: Mapping[str, str | None]
+) -> Iterator[str]:
+    """Yield each offered model as a user types it.
+
+    `default_models_by_provider` maps a provider to its default model.
+    """
     for offer in offers:
         name = offer.provider
-        if name in _PROVIDERS_NAMED_ALONE or registered.get(name):
+        if name in _PROVIDERS_WITHOUT_MODEL_NAME or default_models_by_provider.get(name):
             yield name
         else:
             yield from (f"{name}:{model}" for model in offer.models)
 
 
-def _render_offer_problems(offers: Sequence[OfferView]) -> Safe:
+def _render_offer_problems(offers: Sequence[OfferView]) -> SafeHtml:
     """Return the errors of providers whose models could not be listed, or nothing."""
     wrong = [each for each in offers if each.problem]
     if not wrong:
-        return Safe("")
+        return SafeHtml("")
     rows = (
-        tag("li", render_foreign_text(each.provider), ": ", render_foreign_text(each.problem, 500)) for each in wrong
+        tag("li", render_untrusted_text(each.provider), ": ", render_untrusted_text(each.problem, 500))
+        for each in wrong
     )
     return tag(
         "details",

@@ -3,185 +3,187 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_VENDOR_URL = "empty: the vendor’s own, {}"
-_OWN_URL = "empty: the vendor’s own"
+_VENDOR_URL_HINT = "empty: the vendor’s own, {}"
+_OWN_URL_HINT = "empty: the vendor’s own"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProviderKind:
     """The form of one kind of provider; a field without a label is not shown."""
 
     title: str
-    about: str
-    url: str = ""
+    summary: str
+    url_hint: str = ""
     """The hint below the URL field."""
-    model: str = ""
+    model_label: str = ""
     """The label of the model field."""
     model_hint: str = ""
-    key: str = ""
+    key_hint: str = ""
     """The hint below the key field."""
-    key_needed: bool = True
-    called: bool = False
+    is_key_required: bool = True
+    needs_model_to_probe: bool = False
     """Whether a connection test needs to know which agent to call."""
-    described: bool = False
+    has_description: bool = False
 
 
 _MODEL_HINT = "used if a run names only the provider; empty: none"
 
 
-def _embedded_kind(title: str, about: str) -> Kind:
+def _make_embedded_kind(title: str, summary: str) -> ProviderKind:
     """Return the kind of an embedded provider, which calls no service."""
-    return Kind(
+    return ProviderKind(
         title,
-        about,
-        model="Options",
+        summary,
+        model_label="Options",
         model_hint="the part after the colon, used if a run names only the provider; empty: none",
     )
 
 
-GROUPS: Mapping[str, Mapping[str, Kind]] = {
+KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
     "Your own server": {
-        "compatible": Kind(
+        "compatible": ProviderKind(
             "OpenAI-compatible server",
             "vLLM, Ollama, LM Studio, llama.cpp, a gateway, or any other server with OpenAI’s chat completions API.",
-            url="such as https://vllm.example/v1",
-            model="Model",
+            url_hint="such as https://vllm.example/v1",
+            model_label="Model",
             model_hint=_MODEL_HINT,
-            key="if the server requires one",
-            key_needed=False,
+            key_hint="if the server requires one",
+            is_key_required=False,
         ),
     },
     "Vendors": {
-        "openai": Kind(
+        "openai": ProviderKind(
             "OpenAI",
             "GPT models, over the Chat Completions API.",
-            url=_VENDOR_URL.format("https://api.openai.com/v1"),
-            model="Model",
+            url_hint=_VENDOR_URL_HINT.format("https://api.openai.com/v1"),
+            model_label="Model",
             model_hint=_MODEL_HINT,
-            key="begins with sk-",
+            key_hint="begins with sk-",
         ),
-        "openai-responses": Kind(
+        "openai-responses": ProviderKind(
             "OpenAI (responses)",
             "GPT models, over the Responses API.",
-            url=_VENDOR_URL.format("https://api.openai.com/v1"),
-            model="Model",
+            url_hint=_VENDOR_URL_HINT.format("https://api.openai.com/v1"),
+            model_label="Model",
             model_hint=_MODEL_HINT,
-            key="begins with sk-",
+            key_hint="begins with sk-",
         ),
-        "anthropic": Kind(
+        "anthropic": ProviderKind(
             "Anthropic",
             "Claude models.",
-            url=_VENDOR_URL.format("https://api.anthropic.com"),
-            model="Model",
+            url_hint=_VENDOR_URL_HINT.format("https://api.anthropic.com"),
+            model_label="Model",
             model_hint=_MODEL_HINT,
-            key="begins with sk-ant-",
+            key_hint="begins with sk-ant-",
         ),
-        "google": Kind(
+        "google": ProviderKind(
             "Google",
             "Gemini models.",
-            url=_VENDOR_URL.format("https://generativelanguage.googleapis.com"),
-            model="Model",
+            url_hint=_VENDOR_URL_HINT.format("https://generativelanguage.googleapis.com"),
+            model_label="Model",
             model_hint=_MODEL_HINT,
-            key="from Google AI Studio",
+            key_hint="from Google AI Studio",
         ),
     },
     "Voice agents": {
-        "openai-realtime": Kind(
+        "openai-realtime": ProviderKind(
             "OpenAI Realtime",
             "Speech to speech, called over a WebSocket.",
-            url=_VENDOR_URL.format("https://api.openai.com/v1"),
-            model="Model",
+            url_hint=_VENDOR_URL_HINT.format("https://api.openai.com/v1"),
+            model_label="Model",
             model_hint=_MODEL_HINT,
-            key="begins with sk-",
+            key_hint="begins with sk-",
         ),
-        "gemini-live": Kind(
+        "gemini-live": ProviderKind(
             "Gemini Live",
             "Google’s speech-to-speech models, called over a WebSocket.",
-            url=_VENDOR_URL.format("https://generativelanguage.googleapis.com"),
-            model="Model",
+            url_hint=_VENDOR_URL_HINT.format("https://generativelanguage.googleapis.com"),
+            model_label="Model",
             model_hint=_MODEL_HINT,
-            key="from Google AI Studio",
+            key_hint="from Google AI Studio",
         ),
-        "elevenlabs": Kind(
+        "elevenlabs": ProviderKind(
             "ElevenLabs",
             "An agent of ElevenLabs.",
-            url=_OWN_URL,
-            model="Agent’s id",
+            url_hint=_OWN_URL_HINT,
+            model_label="Agent’s id",
             model_hint="ID of the agent to call; empty: each run names the agent",
-            key="empty for a public agent",
-            key_needed=False,
-            called=True,
+            key_hint="empty for a public agent",
+            is_key_required=False,
+            needs_model_to_probe=True,
         ),
-        "deepgram": Kind(
+        "deepgram": ProviderKind(
             "Deepgram",
             "Deepgram’s voice agent, with a language model of your choice.",
-            url=_OWN_URL,
-            model="Language model",
+            url_hint=_OWN_URL_HINT,
+            model_label="Language model",
             model_hint="such as gpt-4o-mini; empty: each run names the model",
-            key="your Deepgram API key",
-            called=True,
+            key_hint="your Deepgram API key",
+            needs_model_to_probe=True,
         ),
-        "vapi": Kind(
+        "vapi": ProviderKind(
             "Vapi",
             "An assistant of Vapi.",
-            url=_OWN_URL,
-            model="Assistant’s id",
+            url_hint=_OWN_URL_HINT,
+            model_label="Assistant’s id",
             model_hint="ID of the assistant to call; empty: each run names the assistant",
-            key="your private Vapi key",
-            called=True,
+            key_hint="your private Vapi key",
+            needs_model_to_probe=True,
         ),
-        "twilio": Kind(
+        "twilio": ProviderKind(
             "Twilio Media Streams",
             "Your own server, called as Twilio would call it.",
-            model="Address to call",
+            model_label="Address to call",
             model_hint="such as wss://agent.example/media; the key is only sent to this address",
-            key="sent as a bearer token, if your server requires one; not your Twilio key",
-            key_needed=False,
-            called=True,
+            key_hint="sent as a bearer token, if your server requires one; not your Twilio key",
+            is_key_required=False,
+            needs_model_to_probe=True,
         ),
-        "pipecat": Kind(
+        "pipecat": ProviderKind(
             "Pipecat",
             "A bot behind Pipecat’s WebSocket transport.",
-            model="Address to call",
+            model_label="Address to call",
             model_hint="such as wss://bot.example/ws; the key is only sent to this address",
-            key="sent as a bearer token, if your bot requires one",
-            key_needed=False,
-            called=True,
+            key_hint="sent as a bearer token, if your bot requires one",
+            is_key_required=False,
+            needs_model_to_probe=True,
         ),
-        "cascade": Kind(
+        "cascade": ProviderKind(
             "Cascade",
             "Speech recognition, a text model and a voice, made into one agent.",
-            url=_VENDOR_URL.format("https://api.openai.com/v1"),
-            model="Parts",
+            url_hint=_VENDOR_URL_HINT.format("https://api.openai.com/v1"),
+            model_label="Parts",
             model_hint="such as stt=whisper-1,chat=gpt-5-mini,tts=tts-1; empty: each run names the models",
-            key="key of the server above",
-            key_needed=False,
-            called=True,
+            key_hint="key of the server above",
+            is_key_required=False,
+            needs_model_to_probe=True,
         ),
-        "websocket": Kind(
+        "websocket": ProviderKind(
             "An agent you describe",
             "Any agent that talks over a WebSocket: a YAML description defines how to connect and what its messages "
             "mean.",
-            url="value of {base_url} in the description; empty: its default there",
-            model="Model",
+            url_hint="value of {base_url} in the description; empty: its default there",
+            model_label="Model",
             model_hint="value of {model} in the description; empty: each run names the model, if the description uses "
             "{model}",
-            key="value of {key} in the description",
-            key_needed=False,
-            described=True,
+            key_hint="value of {key} in the description",
+            is_key_required=False,
+            has_description=True,
         ),
     },
     "On this machine": {
-        "local": _embedded_kind("Embedded model", "The small language model that comes with Pramana."),
-        "local-voice": _embedded_kind(
+        "local": _make_embedded_kind("Embedded model", "The small language model that comes with Pramana."),
+        "local-voice": _make_embedded_kind(
             "Embedded voice agent", "Speech recognition, language model and voice, all on this machine."
         ),
-        "fake": _embedded_kind("Fake", "Returns fixed replies at once, to try things out."),
-        "fake-voice": _embedded_kind("Fake voice agent", "Speaks fixed replies at once, to try things out."),
+        "fake": _make_embedded_kind("Fake", "Returns fixed replies at once, to try things out."),
+        "fake-voice": _make_embedded_kind("Fake voice agent", "Speaks fixed replies at once, to try things out."),
     },
 }
-KINDS: Mapping[str, Kind] = {name: kind for group in GROUPS.values() for name, kind in group.items()}
-TEMPLATE = """\
+KINDS_BY_NAME: Mapping[str, ProviderKind] = {
+    name: kind for group in KINDS_BY_GROUP.values() for name, kind in group.items()
+}
+DESCRIPTION_TEMPLATE = """\
 name: My agent
 url: "wss://agent.example/talk"
 headers:
@@ -207,6 +209,6 @@ turn_end:
 """
 
 
-def find_kind(name: str) -> Kind:
+def find_kind(name: str) -> ProviderKind:
     """Return a kind by name; an empty one for a kind that a newer version has stored."""
-    return KINDS.get(name) or Kind(name, "")
+    return KINDS_BY_NAME.get(name) or ProviderKind(name, "")

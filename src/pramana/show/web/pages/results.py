@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Meta, Struct
 from nicegui import ui
 
-from pramana.analyse.summary import Total
-from pramana.analyse.voice import CALL, latency_observations, measure_latency, measured_lines
+from pramana.analyse.summary import KnownTotal
+from pramana.analyse.voice import CALL_CHECK, list_latency_observations, measure_latency, read_measured_lines
 from pramana.app.calls import read_call
 from pramana.app.runs import ResultFilter, read_progress, read_result
 from pramana.app.suites import ListedView
@@ -22,38 +22,38 @@ from pramana.errors import InvalidInput
 from pramana.replies import describe_reply
 from pramana.report import figures
 from pramana.report.markup import (
-    Child,
     Column,
-    Safe,
-    join,
+    HtmlChild,
+    SafeHtml,
+    join_html,
     render_facts,
-    render_foreign_text,
     render_json,
     render_link,
     render_outcome,
     render_pager,
     render_table,
     render_tiles,
+    render_untrusted_text,
     tag,
 )
 from pramana.report.prose import render_prose
 from pramana.report.result_detail import render_checks, render_exchange, render_expected, render_system_prompt
-from pramana.report.run_summary import wait_tile
+from pramana.report.run_summary import make_wait_tile
 from pramana.report.selection import SELECTION_SUFFIX
-from pramana.request import SAMPLING
+from pramana.request import MODEL_PARAMETER_FIELDS
 from pramana.show.api.envelope import published_field_name
-from pramana.show.api.runs import DEFAULTS
+from pramana.show.api.runs import DEFAULTS_BY_PATH
 from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts, waveform
 from pramana.show.web.kit.forms import add_suggestions
-from pramana.store.queue import UNDER_WAY
+from pramana.store.queue import ACTIVE_STATUSES
 
 PAGE_SIZE = 50
-MAX_ROW_TEXT = 300
+MAX_EXCERPT_CHARS = 300
 """Characters of an answer or a reason in a table row; two lines of them are visible."""
 WAVEFORM_COLUMNS = 800
 """Columns of a waveform."""
-OUTCOMES = ["passed", "failed", "errored", "unscored", "skipped"]
-FILTERS = ("outcome", "model", "case", "text", "tag")
+OUTCOME_NAMES = ["passed", "failed", "errored", "unscored", "skipped"]
+FILTER_NAMES = ("outcome", "model", "case", "text", "tag")
 """The query parameters that filter results."""
 
 
@@ -64,7 +64,7 @@ def draw_filters(context: PageContext, run: RunDetailView) -> Callable[[Iterable
     def add_filter(name: str) -> Any:
         def apply(value: str | None) -> None:
             changed = {name: value, "page": None} | ({"case": None} if name == "text" else {})
-            ui.navigate.to(f"{context.page_url(**changed)}#results")
+            ui.navigate.to(f"{context.make_page_url(**changed)}#results")
 
         return apply
 
@@ -75,77 +75,83 @@ def draw_filters(context: PageContext, run: RunDetailView) -> Callable[[Iterable
 
     with parts.open_box("filters", role="search", label="Filter results"):
         parts.add_select(
-            "Outcome", OUTCOMES, _value_if_listed(query.get("outcome"), OUTCOMES), add_filter("outcome"), clearable=True
+            "Outcome",
+            OUTCOME_NAMES,
+            _none_unless_listed(query.get("outcome"), OUTCOME_NAMES),
+            add_filter("outcome"),
+            clearable=True,
         )
         if len(run.models) > 1:
             parts.add_select(
                 "Model",
                 list(run.models),
-                _value_if_listed(query.get("model"), run.models),
+                _none_unless_listed(query.get("model"), run.models),
                 add_filter("model"),
                 clearable=True,
             )
         on_typed("Case", "text", query.get("text") or query.get("case", ""), "part of its ID; press Enter")
         suggest_tags = add_suggestions(on_typed("Tag", "tag", query.get("tag", ""), "press Enter"), ())
-        if any(query.get(name) for name in FILTERS):
-            parts.add_link_button("Clear filters", f"{context.page_url(**dict.fromkeys((*FILTERS, 'page')))}#results")
+        if any(query.get(name) for name in FILTER_NAMES):
+            parts.add_link_button(
+                "Clear filters", f"{context.make_page_url(**dict.fromkeys((*FILTER_NAMES, 'page')))}#results"
+            )
     return suggest_tags
 
 
-def _kept_query(context: PageContext) -> dict[str, str]:
+def _collect_kept_query(context: PageContext) -> dict[str, str]:
     """Return the filters and the page number that links carry along."""
-    return {name: value for name in (*FILTERS, "page") if (value := context.query.get(name))}
+    return {name: value for name in (*FILTER_NAMES, "page") if (value := context.query.get(name))}
 
 
-def _value_if_listed(value: str | None, among: Sequence[str]) -> str | None:
-    return value if value in among else None
+def _none_unless_listed(value: str | None, options: Sequence[str]) -> str | None:
+    return value if value in options else None
 
 
-def render_result_page(context: PageContext, run: RunDetailView, results: Sequence[ResultView]) -> Safe:
+def render_results_list(context: PageContext, run: RunDetailView, results: Sequence[ResultView]) -> SafeHtml:
     """Return one page of results; each row links to its result and keeps the filters."""
     if results:
-        return render_rows(context.address, run, results, _kept_query(context))
-    if any(context.query.get(name) for name in FILTERS):
+        return render_results_table(context.address, run, results, _collect_kept_query(context))
+    if any(context.query.get(name) for name in FILTER_NAMES):
         return tag("p", "No results match these filters.", class_="quiet")
-    return tag("p", "No results yet." if run.status in UNDER_WAY else "No results.", class_="quiet")
+    return tag("p", "No results yet." if run.status in ACTIVE_STATUSES else "No results.", class_="quiet")
 
 
-def render_page_links(context: PageContext, meta: Mapping[str, Any]) -> Safe:
+def render_results_pager(context: PageContext, meta: Mapping[str, Any]) -> SafeHtml:
     """Return the pager of the results."""
-    return render_pager(meta, lambda **changed: f"{context.page_url(**changed)}#results", "results")
+    return render_pager(meta, lambda **changed: f"{context.make_page_url(**changed)}#results", "results")
 
 
-def render_rows(
+def render_results_table(
     base_url: str,
     run: RunDetailView,
     results: Iterable[ResultView],
     kept_query: Mapping[str, str] | None = None,
     caption: str = "Results",
-) -> Safe:
+) -> SafeHtml:
     """Return results as a table; its links keep a query."""
     several = len(run.models) > 1 or len(run.variants) > 1 or run.repeats > 1
     columns = (
         Column("Outcome"),
-        Column("Case", head=True),
+        Column("Case", is_row_header=True),
         *((Column("Model" if len(run.models) > 1 else "Variant"),) if several else ()),
         Column("Reply"),
         Column("Reason"),
-        Column("Time", number=True),
-        Column("Cost", number=True),
+        Column("Time", is_numeric=True),
+        Column("Cost", is_numeric=True),
     )
-    made = (_render_row(base_url, run, each, kept_query or {}, several=several) for each in results)
-    return tag("div", render_table(caption, columns, made, hidden=True), class_="results")
+    made = (_render_row(base_url, run, each, kept_query or {}, shows_variation=several) for each in results)
+    return tag("div", render_table(caption, columns, made, hide_caption=True), class_="results")
 
 
 def _render_row(
-    base_url: str, run: RunDetailView, each: ResultView, kept_query: Mapping[str, str], *, several: bool
-) -> tuple[Child, ...]:
+    base_url: str, run: RunDetailView, each: ResultView, kept_query: Mapping[str, str], *, shows_variation: bool
+) -> tuple[HtmlChild, ...]:
     to = make_url(f"{base_url}/results/{each.seq}", **kept_query)
-    said = _answer(each)
+    said = _render_reply_excerpt(each)
     return (
         render_outcome(each.outcome),
-        render_link(to, render_foreign_text(each.case_id, 120)),
-        *((render_foreign_text(describe_variation(run, each), 160),) if several else ()),
+        render_link(to, render_untrusted_text(each.case_id, 120)),
+        *((render_untrusted_text(describe_variation(run, each), 160),) if shows_variation else ()),
         said,
         _render_excerpt(each.reason) if each.reason else "",
         format_duration_or_outcome(each),
@@ -158,17 +164,19 @@ def describe_variation(run: RunDetailView, each: ResultView) -> str:
     return figures.describe_variation(run.models, run.variants, run.repeats, each)
 
 
-def _answer(each: ResultView) -> Safe:
+def _render_reply_excerpt(each: ResultView) -> SafeHtml:
     """Return the beginning of an answer, or its tool calls if it has no text."""
     if each.output is None:
         return tag("i", "no reply", class_="quiet")
     return _render_excerpt(describe_reply(each.output, each.tool_calls))
 
 
-def _render_excerpt(words: str) -> Safe:
-    shown = words if len(words) <= MAX_ROW_TEXT else f"{words[:MAX_ROW_TEXT]}…"
+def _render_excerpt(text: str) -> SafeHtml:
+    shown = text if len(text) <= MAX_EXCERPT_CHARS else f"{text[:MAX_EXCERPT_CHARS]}…"
     return (
-        tag("span", render_foreign_text(" ".join(shown.split())), class_="clip") if shown.strip() else tag("i", "empty")
+        tag("span", render_untrusted_text(" ".join(shown.split())), class_="clip")
+        if shown.strip()
+        else tag("i", "empty")
     )
 
 
@@ -181,42 +189,42 @@ def format_result_cost(each: ResultView) -> str:
     """Return the cost of a result, or a dash if there is no reply."""
     if each.output is None:
         return "–"
-    return "unknown" if each.cost_usd is None else figures.format_cost(Total(each.cost_usd, 0))
+    return "unknown" if each.cost_usd is None else figures.format_cost(KnownTotal(each.cost_usd, 0))
 
 
 # ── Plan ──
 
 
-def render_plan(run: RunDetailView) -> Safe:
+def render_plan(run: RunDetailView) -> SafeHtml:
     """Return the plan of a run, collapsed."""
     of = run.plan
-    said: list[tuple[str, Child]] = [("Suite", render_foreign_text(run.suite))]
+    said: list[tuple[str, HtmlChild]] = [("Suite", render_untrusted_text(run.suite))]
     said += [("Suite hash", tag("span", run.suite_hash, class_="mono"))] if run.suite_hash else []
-    said += [("Selection", render_foreign_text(figures.describe_selection(run.selection)))] if run.selection else []
-    said.append(("Models", join((_render_target(each) for each in of.targets), ", ")))
+    said += [("Selection", render_untrusted_text(figures.describe_selection(run.selection)))] if run.selection else []
+    said.append(("Models", join_html((_render_target(each) for each in of.targets), ", ")))
     said += [(name, _render_target(target)) for name, key in _TARGET_LABELS if (target := getattr(of, key))]
     said += (
-        [("Scorers", render_foreign_text(", ".join(f"{each.name} {each.version}" for each in of.scorers)))]
+        [("Scorers", render_untrusted_text(", ".join(f"{each.name} {each.version}" for each in of.scorers)))]
         if of.scorers
         else []
     )
     said += [("Variants", ", ".join(run.variants)), ("Repeats", str(run.repeats))]
     said += [("Caller's voice", of.voice)] if any(each != "text" for each in run.variants) else []
     said += [
-        (name, _render_pairs(data))
+        (name, _render_key_values(data))
         for name, data in (("Parameters", of.parameters), ("Limits", msgspec.to_builtins(run.limits)))
         if data
     ]
     said += [("Attempts", f"{run.attempts:,}")] if run.attempts > 1 else []
-    said += [("Host process", render_foreign_text(run.holder))] if run.holder else []
+    said += [("Host process", render_untrusted_text(run.holder))] if run.holder else []
     said.append(("Version", of.runner_version))
     prompt, notes = of.system_prompt, run.notes
     return tag(
         "details",
         tag("summary", "The plan: parameters, system prompt, judge, versions"),
         render_facts(said, "sheet"),
-        join([tag("h3", "System prompt"), render_prose(prompt, "System prompt")]) if prompt else None,
-        join([tag("h3", "Notes"), render_json(notes, "Notes")]) if notes else None,
+        join_html([tag("h3", "System prompt"), render_prose(prompt, "System prompt")]) if prompt else None,
+        join_html([tag("h3", "Notes"), render_json(notes, "Notes")]) if notes else None,
         class_="plan",
     )
 
@@ -224,37 +232,37 @@ def render_plan(run: RunDetailView) -> Safe:
 _TARGET_LABELS = (("Judge", "judge"), ("Embedder", "embedder"), ("Speech recognition", "stt"))
 
 
-def _render_target(target: TargetView) -> Safe:
+def _render_target(target: TargetView) -> SafeHtml:
     asked = f" ({target.provider}, {target.model})"
-    return join([render_foreign_text(target.typed), tag("span", render_foreign_text(asked), class_="quiet")])
+    return join_html([render_untrusted_text(target.typed), tag("span", render_untrusted_text(asked), class_="quiet")])
 
 
-def _render_pairs(data: Mapping[str, Any]) -> Safe:
-    return render_foreign_text(
+def _render_key_values(data: Mapping[str, Any]) -> SafeHtml:
+    return render_untrusted_text(
         ", ".join(f"{name} {value if isinstance(value, str) else json.dumps(value)}" for name, value in data.items())
     )
 
 
 # ── Run again ──
 
-MODALITIES = {"text": "text", "voice": "voice", "voice+noise=10dB": "noisy"}
+MODALITIES_BY_VARIANT = {"text": "text", "voice": "voice", "voice+noise=10dB": "noisy"}
 LONGEST_PROMPT, MAX_IDS, LONGEST = 1_500, 50, 16_000
 """Limits of an address: characters of the system prompt, ids of scenarios, characters in total."""
 
 
-def new_run_url(run: RunDetailView, suites: Iterable[ListedView]) -> str | None:
+def make_new_run_url(run: RunDetailView, suites: Iterable[ListedView]) -> str | None:
     """Return the address of a new run with the settings of this one, given the suites of the server.
 
     Return None if the address cannot hold every setting: a similar run is not the same run.
     """
-    who = {"model": run.models, "repeats": run.repeats if run.repeats != DEFAULTS["repeats"] else None}
+    who = {"model": run.models, "repeats": run.repeats if run.repeats != DEFAULTS_BY_PATH["repeats"] else None}
     found: dict[str, Any] = {}
     for each in (
-        _case_parameters(run, suites),
+        _make_case_parameters(run, suites),
         who,
-        _modality_parameters(run),
-        _request_parameters(run.plan),
-        _limit_parameters(run.limits),
+        _make_modality_parameters(run),
+        _make_request_parameters(run.plan),
+        _make_limit_parameters(run.limits),
     ):
         if each is None:
             return None
@@ -263,7 +271,7 @@ def new_run_url(run: RunDetailView, suites: Iterable[ListedView]) -> str | None:
     return made if len(made) <= LONGEST else None
 
 
-def _case_parameters(run: RunDetailView, suites: Iterable[ListedView]) -> dict[str, Any] | None:
+def _make_case_parameters(run: RunDetailView, suites: Iterable[ListedView]) -> dict[str, Any] | None:
     """Return the parameters for tier and scenarios; None if the cases come from files or are part of a tier."""
     named, selection = run.suite, dict(run.selection)
     found: dict[str, Any] = {}
@@ -285,42 +293,50 @@ def _case_parameters(run: RunDetailView, suites: Iterable[ListedView]) -> dict[s
     return {"suite": suite.version, "tier": tier, **found} if is_it else None
 
 
-def _modality_parameters(run: RunDetailView) -> dict[str, Any] | None:
+def _make_modality_parameters(run: RunDetailView) -> dict[str, Any] | None:
     """Return the parameters for modalities and condition."""
     variants = run.variants
     if variants == ("text",):
         return {}
     if run.plan.voice != "espeak":
         return None
-    if all(each in MODALITIES for each in variants):
-        return {"modality": [MODALITIES[each] for each in variants]}
+    if all(each in MODALITIES_BY_VARIANT for each in variants):
+        return {"modality": [MODALITIES_BY_VARIANT[each] for each in variants]}
     aloud = [each for each in variants if each != "text"]
     if len(aloud) != 1:
         return None
     return {"modality": [each.partition("+")[0] for each in variants], "condition": aloud[0].partition("+")[2]}
 
 
-def _request_parameters(plan_view: PlanView) -> dict[str, Any] | None:
+def _make_request_parameters(plan_view: PlanView) -> dict[str, Any] | None:
     """Return the parameters for sampling, system prompt, judge, embedder and speech recognition."""
     if plan_view.scorers:  # the form has no field for them
         return None
     parameters, prompt = dict(plan_view.parameters), plan_view.system_prompt or ""
-    numbers = {published_field_name(each): parameters.pop(name, each.default) for name, each in SAMPLING.items()}
+    numbers = {
+        published_field_name(each): parameters.pop(name, each.default) for name, each in MODEL_PARAMETER_FIELDS.items()
+    }
     if parameters or len(prompt) > LONGEST_PROMPT or any(each and float(each) != each for each in numbers.values()):
         return None
     return {
         **{
             key: target and target.typed for key in ("judge", "embedder", "stt") for target in [getattr(plan_view, key)]
         },
-        **{key: "none" if value is None else str(value) for key, value in numbers.items() if value != DEFAULTS[key]},
+        **{
+            key: "none" if value is None else str(value)
+            for key, value in numbers.items()
+            if value != DEFAULTS_BY_PATH[key]
+        },
         "systemPrompt": prompt,
     }
 
 
-def _limit_parameters(limits: LimitsView) -> dict[str, Any] | None:
+def _make_limit_parameters(limits: LimitsView) -> dict[str, Any] | None:
     """Return the limits that differ from the defaults; None if the form has no field for one."""
     found = {
-        name: value for name, value in msgspec.to_builtins(limits).items() if value != DEFAULTS.get(f"limits.{name}")
+        name: value
+        for name, value in msgspec.to_builtins(limits).items()
+        if value != DEFAULTS_BY_PATH.get(f"limits.{name}")
     }
     return None if "timeoutSeconds" in found else found
 
@@ -335,21 +351,21 @@ class _ResultRequest(Struct, frozen=True):
 
 
 @frame.register_page("/runs/{run_id}/results/{seq}", "Result")
-async def result(context: PageContext) -> None:
+async def show_result_page(context: PageContext) -> None:
     """Show a result, with links to the previous and the next one."""
     run_id, wanted = context.path["run_id"], context.read_request(_ResultRequest, {"seq": context.path["seq"]})
     run = await context.call(read_progress, run_id)
-    among = context.read_request(ResultFilter, {name: context.query.get(name) for name in FILTERS})
+    among = context.read_request(ResultFilter, {name: context.query.get(name) for name in FILTER_NAMES})
     data, *beside = await context.call(read_result, run_id, wanted.seq, among)
     frame.set_window_title(f"{data.case_id} {run.suite}")
     crumbs = (("/runs", "Runs"), (f"/runs/{run.reference}", run.suite[:80]))
-    with frame.add_page_heading(render_foreign_text(data.case_id, 200), _render_head(run, data), crumbs):
+    with frame.add_page_heading(render_untrusted_text(data.case_id, 200), _render_subheading(run, data), crumbs):
         parts.add_markup(_render_neighbours(context, run.reference, *beside), classes="row")
     if data.failure:
         parts.add_markup(
             tag(
                 "p",
-                render_foreign_text(data.failure.message),
+                render_untrusted_text(data.failure.message),
                 " ",
                 tag("span", data.failure.code, class_="mono quiet"),
                 class_="warn",
@@ -361,38 +377,41 @@ async def result(context: PageContext) -> None:
         parts.add_markup(render_exchange(data))
     parts.add_markup(render_checks(data.checks))
     parts.add_markup(tag("h2", "Numbers"))
-    parts.add_markup(_render_numbers(data))
+    parts.add_markup(_render_measurement_tiles(data))
     parts.add_markup(_render_details(run, data))
 
 
 # ── Position in the list ──
 
 
-def _render_head(run: RunDetailView, data: ResultDetailView) -> Safe:
+def _render_subheading(run: RunDetailView, data: ResultDetailView) -> SafeHtml:
     of, case = describe_variation(run, data), data.case
     facets = [case.category, case.difficulty, case.language, *case.tags]
-    told = [render_outcome(data.outcome), *([render_foreign_text(of)] if of else [render_foreign_text(data.model, 80)])]
-    told += [render_foreign_text(case.name, 200)] if case.name and case.name != case.id else []
-    told += [render_foreign_text(each, 80) for each in facets if each]
-    return join(told, " · ")
+    told = [
+        render_outcome(data.outcome),
+        *([render_untrusted_text(of)] if of else [render_untrusted_text(data.model, 80)]),
+    ]
+    told += [render_untrusted_text(case.name, 200)] if case.name and case.name != case.id else []
+    told += [render_untrusted_text(each, 80) for each in facets if each]
+    return join_html(told, " · ")
 
 
-def _render_neighbours(context: PageContext, run_id: str, previous: int | None, following: int | None) -> Safe:
+def _render_neighbours(context: PageContext, run_id: str, previous_seq: int | None, next_seq: int | None) -> SafeHtml:
     """Return the links to the previous and next result in the list it was opened from, and back to that list."""
-    kept = _kept_query(context)
-    filtered = kept.keys() & set(FILTERS)
+    kept = _collect_kept_query(context)
+    filtered = kept.keys() & set(FILTER_NAMES)
     words = f" {kept['outcome']}" if "outcome" in kept else ""
 
-    def render_link_to(seq: int | None, label: str) -> Safe | None:
+    def render_link_to(seq: int | None, label: str) -> SafeHtml | None:
         return (
             None if seq is None else render_link(make_url(f"/runs/{run_id}/results/{seq}", **kept), label, class_="btn")
         )
 
     back = f"{make_url(f'/runs/{run_id}', **kept)}#results"
-    return join(
+    return join_html(
         [
-            render_link_to(previous, f"← Previous{words}"),
-            render_link_to(following, f"Next{words} →"),
+            render_link_to(previous_seq, f"← Previous{words}"),
+            render_link_to(next_seq, f"Next{words} →"),
             render_link(back, "Filtered results" if filtered - {"outcome"} else f"All{words} results", class_="btn"),
         ]
     )
@@ -406,24 +425,24 @@ async def _draw_call(context: PageContext, run_id: str, data: ResultDetailView) 
     try:
         call = await context.call(read_call, run_id, data.seq, WAVEFORM_COLUMNS)
     except UseCaseRefused as error:  # the transcript is shown without the recording
-        parts.add_markup(tag("p", render_foreign_text(parts.describe_refusal(error)), class_="warn"))
+        parts.add_markup(tag("p", render_untrusted_text(parts.describe_refusal(error)), class_="warn"))
         parts.add_markup(render_exchange(data))
         return
     waveform.add_player(call)
-    parts.add_markup(join([*render_system_prompt(data.system_prompt), *render_expected(data.case)]))
+    parts.add_markup(join_html([*render_system_prompt(data.system_prompt), *render_expected(data.case)]))
 
 
 # ── Numbers and details ──
 
 
-def _render_numbers(data: ResultDetailView) -> Safe:
+def _render_measurement_tiles(data: ResultDetailView) -> SafeHtml:
     reply = data.reply
     if not reply:
         return tag("p", "No reply, so there are no times, tokens or costs.", class_="quiet")
     cached = f"{reply.cached_tokens:,} from the provider's cache" if reply.cached_tokens else ""
     first = ("First token", figures.format_duration(data.first_token_seconds), "")
-    some: list[tuple[str, Child, Child]] = [
-        *(_call_wait_tiles(data.checks) if data.audio else ()),
+    some: list[tuple[str, HtmlChild, HtmlChild]] = [
+        *(_make_call_wait_tiles(data.checks) if data.audio else ()),
         ("Duration", format_duration_or_outcome(data), ""),
         *(() if data.audio else (first,)),
         ("Tokens in", figures.format_tokens(data.input_tokens), cached),
@@ -433,34 +452,34 @@ def _render_numbers(data: ResultDetailView) -> Safe:
     return render_tiles(some)
 
 
-def _call_wait_tiles(checks: Sequence[CheckView]) -> Iterator[tuple[str, Child, Child]]:
+def _make_call_wait_tiles(checks: Sequence[CheckView]) -> Iterator[tuple[str, HtmlChild, HtmlChild]]:
     """Yield the time that callers waited for the agent, as measured line by line by the check of the call."""
     for check in checks:
         with suppress(InvalidInput):  # written by another release
             if (
-                check.name == CALL
-                and (times := measure_latency(latency_observations(measured_lines(check.evidence)))).n
+                check.name == CALL_CHECK
+                and (times := measure_latency(list_latency_observations(read_measured_lines(check.evidence)))).n
             ):
-                yield wait_tile(times, f"longest {figures.format_bound(times.max)}")
+                yield make_wait_tile(times, f"longest {figures.format_bounded_time(times.max)}")
 
 
-def _render_details(run: RunDetailView, data: ResultDetailView) -> Safe:
+def _render_details(run: RunDetailView, data: ResultDetailView) -> SafeHtml:
     reply = data.reply
-    said: list[tuple[str, Child]] = [("Model", render_foreign_text(data.model, 200)), ("Variant", data.variant)]
+    said: list[tuple[str, HtmlChild]] = [("Model", render_untrusted_text(data.model, 200)), ("Variant", data.variant)]
     said += [("Repeat", f"{data.repeat + 1} of {run.repeats}")] if run.repeats > 1 else []
     if reply:
         served = ("Served by", reply.served_model), ("Fingerprint", reply.fingerprint)
         said += [
-            (name, render_foreign_text(each, 300))
+            (name, render_untrusted_text(each, 300))
             for name, each in (*served, ("Finish reason", reply.finish_reason))
             if each
         ]
         if reply.dropped_parameters:
-            said.append(("Dropped parameters", render_foreign_text(", ".join(reply.dropped_parameters))))
+            said.append(("Dropped parameters", render_untrusted_text(", ".join(reply.dropped_parameters))))
     digests = ("Case digest", data.case_digest), ("Result hash", data.result_hash), ("Digest", data.digest)
     hashes = [(name, tag("span", each, class_="mono")) for name, each in digests if each]
     raw = reply.raw if reply else None
-    return join(
+    return join_html(
         [
             render_facts(said, "sheet"),
             tag("details", tag("summary", "Hashes"), render_facts(hashes, "sheet")),

@@ -15,7 +15,7 @@ from nicegui import background_tasks, ui
 
 from pramana import clock
 from pramana.analyse.numbers import pluralise
-from pramana.analyse.summary import Rate, parameters_to_mention
+from pramana.analyse.summary import Rate, find_dropped_parameters_to_mention
 from pramana.app.runs import (
     ResultFilter,
     cancel_run,
@@ -31,30 +31,38 @@ from pramana.app.tail import CallsView, DeletedView, FinishedView, ProgressView,
 from pramana.app.views import Listed, ResultView, RunDetailView, RunView
 from pramana.model import Outcome
 from pramana.report import figures
-from pramana.report.markup import Safe, join, render_foreign_text, render_link, render_meter, render_time, tag
-from pramana.report.run_summary import outcome_links, render_breakdowns, render_headline
+from pramana.report.markup import (
+    SafeHtml,
+    join_html,
+    render_link,
+    render_meter,
+    render_time,
+    render_untrusted_text,
+    tag,
+)
+from pramana.report.run_summary import render_breakdowns, render_headline, render_outcome_links
 from pramana.run.call import Stage
 from pramana.show.api.envelope import make_page_meta
 from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts
 from pramana.show.web.pages.results import (
     PAGE_SIZE,
     draw_filters,
-    new_run_url,
-    render_page_links,
+    make_new_run_url,
     render_plan,
-    render_result_page,
-    render_rows,
+    render_results_list,
+    render_results_pager,
+    render_results_table,
 )
 from pramana.show.web.pages.run_controls import (
     ScoringsPanel,
-    reached_limit,
+    ask_limits_and_resume,
+    find_reached_limit,
     render_scoring_note,
-    resume_with_limits,
 )
 from pramana.show.web.pages.runs import render_status_inline
-from pramana.store.queue import UNDER_WAY
+from pramana.store.queue import ACTIVE_STATUSES
 
-EXPORTS = {
+EXPORT_FORMAT_LABELS = {
     "json": "JSON",
     "jsonl": "JSON Lines",
     "csv": "CSV",
@@ -64,13 +72,13 @@ EXPORTS = {
 }
 TICK_S, SUMMED_S, PATIENCE_S, AGAIN_S = 0.5, 2.0, 0.25, 5.0
 """Intervals of progress and of summaries, the time a page waits for its summary, and the delay of a retry."""
-NEWEST_FAILURES = 10
+MAX_NEWEST_FAILURES = 10
 """Failures shown live."""
-FIRST_FAILURES = 10
+MAX_FIRST_FAILURES = 10
 """Failed and errored results shown above the table."""
 RATE_WINDOW_S = 15.0
 """The window over which the rate is measured."""
-_TO_RESULTS = """
+_SCROLL_TO_RESULTS_SCRIPT = """
 if (location.hash === "#results" && !window.pramanaScrolled) document.getElementById("results")?.scrollIntoView()
 """
 """Scroll to the results if the address says so, unless the page restores another scroll position."""
@@ -78,7 +86,7 @@ _SLOW_FIRST_TIME_NOTE = "The first time after a server start, this takes a few s
 
 
 @frame.register_page("/runs/{run_id}", "Run")
-async def run(context: PageContext) -> None:
+async def show_run_page(context: PageContext) -> None:
     """Show a run and follow it until it ends."""
     found = await context.call(read_progress, context.path["run_id"])
     await _RunPage(context, found, await context.call(list_suites)).build()
@@ -110,47 +118,47 @@ class _RunPage:
         frame.set_window_title(f"{self._run.suite} {self._id}")
         self._all = ui.element("div")
         with self._all:
-            with frame.add_page_heading(render_foreign_text(self._run.suite, 200), crumbs=(("/runs", "Runs"),)):
+            with frame.add_page_heading(render_untrusted_text(self._run.suite, 200), crumbs=(("/runs", "Runs"),)):
                 self._buttons = parts.Panel("row")
-            self._about = parts.add_markup(Safe())
-            parts.add_markup(render_scoring_note(self._run) or Safe())
-            self._progress, self._newest = parts.add_markup(Safe()), parts.add_markup(Safe())
+            self._about = parts.add_markup(SafeHtml())
+            parts.add_markup(render_scoring_note(self._run) or SafeHtml())
+            self._progress, self._newest = parts.add_markup(SafeHtml()), parts.add_markup(SafeHtml())
             parts.add_heading("Summary")
             adding_up = f"Summarizing {self._run.stored:,} results. {_SLOW_FIRST_TIME_NOTE}"
             self._summary = parts.add_markup(tag("p", adding_up, class_="quiet", role="status"))
-            self._failed = parts.add_markup(Safe())
+            self._failed = parts.add_markup(SafeHtml())
             parts.add_markup(tag("h2", "Results", id="results", tabindex="-1"))
             self._suggest_tags = draw_filters(self._context, self._run)
-            self._rows, self._pager = parts.add_markup(Safe()), parts.add_markup(Safe())
+            self._rows, self._pager = parts.add_markup(SafeHtml()), parts.add_markup(SafeHtml())
             self._scorings = ScoringsPanel(self._context, self._run, self._refresh)
-            self._breakdowns = parts.add_markup(Safe(), classes="breakdowns")
+            self._breakdowns = parts.add_markup(SafeHtml(), classes="breakdowns")
             parts.add_markup(render_plan(self._run))
         for event, held in (("mouseenter", True), ("focusin", True), ("mouseleave", False), ("focusout", False)):
             self._newest.on(event, partial(self._hold_failures, held), args=[])
-        self._timer = ui.timer(TICK_S, self._tick, active=False)
+        self._timer = ui.timer(TICK_S, self._on_timer, active=False)
         summed = background_tasks.create(self._update_summary(), name="add up a run", context=ui.context.client)
-        await self._list()
+        await self._draw_results()
         await self._scorings.refresh()
         await asyncio.wait([summed], timeout=PATIENCE_S)
         self._draw_head()
         self._context.on_change({"run"}, self._on_change)
-        await self._follow()
-        ui.run_javascript(_TO_RESULTS)
+        await self._follow_run()
+        ui.run_javascript(_SCROLL_TO_RESULTS_SCRIPT)
 
     def _draw_head(self) -> None:
-        self._about.set_content(_render_head(self._run, new_run_url(self._run, self._suites)))
-        self._buttons.show((self._run.status, self._run.cancel_requested), self._actions)
+        self._about.set_content(_render_run_head(self._run, make_new_run_url(self._run, self._suites)))
+        self._buttons.redraw_if_changed((self._run.status, self._run.cancel_requested), self._draw_actions)
         self._draw_progress()
 
-    def _actions(self) -> None:
+    def _draw_actions(self) -> None:
         status, may = self._run.status, self._context.may
-        if status in UNDER_WAY and not self._run.cancel_requested:
+        if status in ACTIVE_STATUSES and not self._run.cancel_requested:
             if may(cancel_run):
                 parts.add_button("Cancel", self._cancel)
         elif status in ("stopped", "interrupted", "cancelled") and may(resume_run):
             parts.add_button("Resume", self._resume, "primary")
         parts.add_link_button("Compare with another run", make_url("/compare", new=self._reference))
-        if may(create_run) and (once_more := new_run_url(self._run, self._suites)):
+        if may(create_run) and (once_more := make_new_run_url(self._run, self._suites)):
             parts.add_link_button("Run again", once_more)
         if may(delete_run):
             parts.add_button("Delete", self._delete, "danger")
@@ -159,29 +167,31 @@ class _RunPage:
         run, where = self._run, self._context.address
         self._summary.set_content(render_headline(run, where))
         breakdowns = render_breakdowns(run, where)
-        self._breakdowns.set_content(join([tag("h2", "Breakdown"), breakdowns]) if breakdowns else Safe())
+        self._breakdowns.set_content(join_html([tag("h2", "Breakdown"), breakdowns]) if breakdowns else SafeHtml())
         if run.summary:
             self._suggest_tags(run.summary.by.get("tag", {}))
 
     def _draw_progress(self) -> None:
         run = self._run
-        if run.status not in UNDER_WAY:
-            self._progress.set_content(Safe())
-            self._newest.set_content(Safe())
+        if run.status not in ACTIVE_STATUSES:
+            self._progress.set_content(SafeHtml())
+            self._newest.set_content(SafeHtml())
             return
-        counts = self._counts.of(run.summary.overall) if run.summary else None
-        self._progress.set_content(_render_progress(run, counts, self._rate(), self._context.address, self._calls))
+        counts = self._counts.add_streamed(run.summary.overall) if run.summary else None
+        self._progress.set_content(
+            _render_progress(run, counts, self._measure_rate(), self._context.address, self._calls)
+        )
         if self._failures and not self._are_failures_held:
-            listed = render_rows(
+            listed = render_results_table(
                 self._context.address, run, (each for _, each in sorted(self._failures.items(), reverse=True))
             )
-            self._newest.set_content(join([tag("h2", "Newest failures"), listed]))
+            self._newest.set_content(join_html([tag("h2", "Newest failures"), listed]))
 
-    def _hold_failures(self, held: bool) -> None:
+    def _hold_failures(self, is_held: bool) -> None:
         """Freeze the list of newest failures while the user points at it or has focused a link in it."""
-        self._are_failures_held = held
+        self._are_failures_held = is_held
 
-    def _rate(self) -> float | None:
+    def _measure_rate(self) -> float | None:
         """Return the recent rate in results per second."""
         now = clock.monotonic()
         if self._run.stored != self._seen[-1][1]:
@@ -218,39 +228,45 @@ class _RunPage:
                 self._on_deleted()
             elif not self._run.summary:  # too many are waiting, or the store is unavailable; keep an older summary
                 said = f"{parts.describe_refusal(error)}. Pramana tries again in a few seconds."
-                self._summary.set_content(tag("p", render_foreign_text(said), class_="warn"))
+                self._summary.set_content(tag("p", render_untrusted_text(said), class_="warn"))
                 with self._all:
                     ui.timer(AGAIN_S, self._update_summary, once=True)
 
-    async def _list(self) -> None:
+    async def _draw_results(self) -> None:
         try:
             wanted = self._context.read_request(ResultFilter, page_size=PAGE_SIZE)
             found = await self._context.call(list_results, self._reference, wanted)
         except UseCaseRefused as error:  # the address is mistyped, or the run was just deleted
             back = render_link(f"{self._context.address}#results", "Show all results")
             self._rows.set_content(
-                tag("p", render_foreign_text(parts.describe_refusal(error)), ". ", back, class_="warn")
+                tag("p", render_untrusted_text(parts.describe_refusal(error)), ". ", back, class_="warn")
             )
             return
-        self._failed.set_content(await self._render_failures(wanted, found.total))
-        self._rows.set_content(render_result_page(self._context, self._run, found.items))
-        self._pager.set_content(render_page_links(self._context, make_page_meta(wanted.page, PAGE_SIZE, found.total)))
+        self._failed.set_content(await self._render_first_failures(wanted, found.total))
+        self._rows.set_content(render_results_list(self._context, self._run, found.items))
+        self._pager.set_content(
+            render_results_pager(self._context, make_page_meta(wanted.page, PAGE_SIZE, found.total))
+        )
 
-    async def _render_failures(self, wanted: ResultFilter, total: int) -> Safe:
+    async def _render_first_failures(self, result_filter: ResultFilter, total_count: int) -> SafeHtml:
         """Return the first failures of a run that has ended, if the unfiltered table has more results than that."""
-        unfiltered = wanted == ResultFilter(page_size=PAGE_SIZE)
-        if not unfiltered or total <= FIRST_FAILURES or self._run.status in UNDER_WAY:
-            return Safe()
+        unfiltered = result_filter == ResultFilter(page_size=PAGE_SIZE)
+        if not unfiltered or total_count <= MAX_FIRST_FAILURES or self._run.status in ACTIVE_STATUSES:
+            return SafeHtml()
         where, shown = self._context.address, []
         for outcome in (Outcome.FAILED, Outcome.ERRORED):
-            some = ResultFilter(outcome=outcome, page_size=FIRST_FAILURES)
+            some = ResultFilter(outcome=outcome, page_size=MAX_FIRST_FAILURES)
             found = await self._context.call(list_results, self._reference, some)
             if found.items:
-                listed = render_rows(where, self._run, found.items, {"outcome": outcome}, f"First {outcome} results")
+                listed = render_results_table(
+                    where, self._run, found.items, {"outcome": outcome}, f"First {outcome} results"
+                )
                 every = render_link(
                     f"{make_url(where, outcome=outcome)}#results", f"All {found.total:,} {outcome} results"
                 )
-                shown.append(join([tag("h2", outcome.capitalize()), listed, tag("p", every, class_="small below")]))
+                shown.append(
+                    join_html([tag("h2", outcome.capitalize()), listed, tag("p", every, class_="small below")])
+                )
         return tag("section", shown, class_="failures")
 
     async def _refresh(self) -> None:
@@ -260,24 +276,24 @@ class _RunPage:
                 return
             await self._read_summary()
             if not self._all.is_deleted:
-                await self._list()
+                await self._draw_results()
                 self._draw_head()
 
     # ── Live updates ──
 
-    async def _follow(self) -> None:
+    async def _follow_run(self) -> None:
         """Follow the run if it is under way and not followed yet; after an error, retry later."""
-        if self._is_idle():
+        if self._should_not_follow():
             return
         try:
-            last, counted = await self._load_newest()
+            last, counted = await self._load_newest_results()
         except UseCaseRefused as error:
             if error.status == 404:
                 self._on_deleted()
             elif error.status != 401:
-                self._follow_later()
+                self._schedule_follow()
             return
-        if self._is_idle():  # another call may have started to follow it meanwhile
+        if self._should_not_follow():  # another call may have started to follow it meanwhile
             return
         self._follow_token = following = object()
         self._calls = {}  # the new stream begins with the calls under way
@@ -286,42 +302,42 @@ class _RunPage:
         self._timer.activate()
         self._context.follow(self._id, last, self._handle_event, partial(self._on_follow_end, following))
 
-    def _is_idle(self) -> bool:
+    def _should_not_follow(self) -> bool:
         """Return whether there is no reason to follow the run."""
-        return bool(self._follow_token) or self._run.status not in UNDER_WAY or self._all.is_deleted
+        return bool(self._follow_token) or self._run.status not in ACTIVE_STATUSES or self._all.is_deleted
 
-    def _on_follow_end(self, following: object) -> None:
+    def _on_follow_end(self, token: object) -> None:
         """Record the end of a listener; if the run is still under way, follow it again."""
-        if self._follow_token is following:
+        if self._follow_token is token:
             self._follow_token = None
-            if not self._is_idle():
-                self._follow_later()
+            if not self._should_not_follow():
+                self._schedule_follow()
 
-    def _follow_later(self) -> None:
+    def _schedule_follow(self) -> None:
         with self._all:
-            ui.timer(AGAIN_S, self._follow, once=True)
+            ui.timer(AGAIN_S, self._follow_run, once=True)
 
-    async def _load_newest(self) -> tuple[int, int]:
+    async def _load_newest_results(self) -> tuple[int, int]:
         """Return the number of the newest result and the count of results up to it; keep the newest failures."""
 
         async def list_page(page: int, outcome: Outcome | None = None) -> Listed[ResultView]:
             wanted = ResultFilter(page=page, page_size=PAGE_SIZE, outcome=outcome)
             return await self._context.call(list_results, self._reference, wanted)
 
-        newest_page = _page_count(self._run.stored)
+        newest_page = _count_pages(self._run.stored)
         found = await list_page(newest_page)
         for outcome in (Outcome.FAILED, Outcome.ERRORED):
             first = await list_page(1, outcome)
-            self._keep_failures(first.items)
-            last = _page_count(first.total)
+            self._keep_newest_failures(first.items)
+            last = _count_pages(first.total)
             for page in range(max(2, last - 1), last + 1):
-                self._keep_failures((await list_page(page, outcome)).items)
+                self._keep_newest_failures((await list_page(page, outcome)).items)
         return max((each.seq for each in found.items), default=0), (newest_page - 1) * PAGE_SIZE + len(found.items)
 
-    def _keep_failures(self, some: Iterable[ResultView]) -> None:
+    def _keep_newest_failures(self, results: Iterable[ResultView]) -> None:
         """Keep the newest failed and errored results."""
-        self._failures |= {each.seq: each for each in some if each.outcome in (Outcome.FAILED, Outcome.ERRORED)}
-        for seq in sorted(self._failures)[:-NEWEST_FAILURES]:
+        self._failures |= {each.seq: each for each in results if each.outcome in (Outcome.FAILED, Outcome.ERRORED)}
+        for seq in sorted(self._failures)[:-MAX_NEWEST_FAILURES]:
             del self._failures[seq]
 
     async def _handle_event(self, event: RunEvent) -> None:
@@ -335,11 +351,11 @@ class _RunPage:
             return
         if isinstance(event, ResultView):
             self._counts.streamed.append(event.outcome)
-            self._keep_failures([event])
+            self._keep_newest_failures([event])
         elif isinstance(event, ProgressView):
             stopped = self._run.cancel_requested != event.cancel_requested
             self._update_run(replace(self._run, **asdict(event)))
-            if stopped or self._run.status not in UNDER_WAY:
+            if stopped or self._run.status not in ACTIVE_STATUSES:
                 self._draw_head()
         self._changed = True
         if isinstance(event, FinishedView):
@@ -347,7 +363,7 @@ class _RunPage:
             self._timer.deactivate()
             await self._refresh()
 
-    async def _tick(self) -> None:
+    async def _on_timer(self) -> None:
         self._draw_progress()
         if self._changed and clock.monotonic() - self._summed_at >= SUMMED_S and not self._redrawing.locked():
             self._changed = False
@@ -359,7 +375,7 @@ class _RunPage:
             return
         try:
             found = await self._context.call(read_progress, self._reference)
-            before = self._scorings.current
+            before = self._scorings.current_number
             await self._scorings.refresh()
         except UseCaseRefused as error:
             if error.status == 404:
@@ -368,14 +384,14 @@ class _RunPage:
         if (found.name, found.note) != (self._run.name, self._run.note):
             self._update_run(found)
             self._draw_head()
-        rescored = self._run.scoring is None and self._scorings.current != before
+        rescored = self._run.scoring is None and self._scorings.current_number != before
         if found.status == self._run.status and found.stored == self._run.stored and not rescored:
             return
         self._update_run(found)
         self._seen = deque([(clock.monotonic(), found.stored)])
-        if found.status in UNDER_WAY:
+        if found.status in ACTIVE_STATUSES:
             self._draw_head()
-            await self._follow()
+            await self._follow_run()
         else:
             await self._refresh()
 
@@ -395,21 +411,21 @@ class _RunPage:
 
     async def _resume(self) -> None:
         """Resume the run; if a limit ended it, with the limits that the user enters."""
-        reached = reached_limit(self._run)
+        reached = find_reached_limit(self._run)
         if reached and self._run.owner == "server":
-            await resume_with_limits(self._run, reached, self._resume_within)
+            await ask_limits_and_resume(self._run, reached, self._resume_with_limits)
         else:
-            await self._resume_within(None)
+            await self._resume_with_limits(None)
 
-    async def _resume_within(self, limits: Mapping[str, Any] | None) -> None:
+    async def _resume_with_limits(self, limits: Mapping[str, Any] | None) -> None:
         self._update_run(await self._context.call(resume_run, self._id, limits))
         self._seen = deque([(clock.monotonic(), self._run.stored)])
         self._draw_head()
-        await self._follow()
+        await self._follow_run()
 
     async def _delete(self) -> None:
         count = pluralise(self._run.stored, "result")
-        if await parts.confirm(
+        if await parts.ask_confirmation(
             "Delete this run?", f"The {count} of this run are deleted too. This cannot be undone.", "Delete run"
         ):
             await self._context.call(delete_run, self._id)
@@ -427,46 +443,48 @@ class _LiveCounts:
         """Results stored before the first one of the stream."""
         self.streamed: list[Outcome] = []
 
-    def of(self, summed: Rate) -> Rate:
+    def add_streamed(self, summary_counts: Rate) -> Rate:
         """Return the outcomes of all known results, given those of the last summary."""
-        since = summed.total - self._before
+        since = summary_counts.total - self._before
         if since < 0:  # results between the two are unknown until the next summary
-            return summed
+            return summary_counts
         newer = Counter(each.value for each in self.streamed[since:])
-        return replace(summed, **{name: getattr(summed, name) + count for name, count in newer.items()})
+        return replace(summary_counts, **{name: getattr(summary_counts, name) + count for name, count in newer.items()})
 
 
 # ── Markup ──
 
 
-def _render_head(run: RunDetailView, once_more: str | None) -> Safe:
+def _render_run_head(run: RunDetailView, run_again_url: str | None) -> SafeHtml:
     """Return the head of a run: status, models, times, creator, exports, and a hint if it cannot be repeated here."""
-    models = join((tag("b", render_foreign_text(each)) for each in run.models), ", ")
-    by = join([" by ", render_foreign_text(run.creator, 80)]) if run.creator else None
-    ended = join([", ended ", render_time(run.finished_at)]) if run.finished_at else None
+    models = join_html((tag("b", render_untrusted_text(each)) for each in run.models), ", ")
+    by = join_html([" by ", render_untrusted_text(run.creator, 80)]) if run.creator else None
+    ended = join_html([", ended ", render_time(run.finished_at)]) if run.finished_at else None
     exports = (
-        join([" · " if place else None, render_link(make_url(f"/api/runs/{run.reference}/export", format=name), words)])
-        for place, (name, words) in enumerate(EXPORTS.items())
+        join_html(
+            [" · " if place else None, render_link(make_url(f"/api/runs/{run.reference}/export", format=name), words)]
+        )
+        for place, (name, words) in enumerate(EXPORT_FORMAT_LABELS.items())
     )
     some = figures.describe_selection(run.selection)
     lines = [
         tag("p", tag("span", render_status_inline(run), role="status"), " · ", models),
         tag("p", "Started ", render_time(run.created_at), " UTC", by, ended, " · ", tag("span", run.id, class_="mono")),
-        tag("p", "Name: ", render_foreign_text(run.name)) if run.name else None,
-        tag("p", "Note: ", render_foreign_text(run.note)) if run.note else None,
-        tag("p", "Filtered cases: ", render_foreign_text(some, 300)) if some else None,
+        tag("p", "Name: ", render_untrusted_text(run.name)) if run.name else None,
+        tag("p", "Note: ", render_untrusted_text(run.note)) if run.note else None,
+        tag("p", "Filtered cases: ", render_untrusted_text(some, 300)) if some else None,
         tag("p", render_link("#results", "Results"), " · Export: ", exports, class_="screen-only"),
-        None if once_more else tag("p", _RUN_AGAIN_HINT, class_="screen-only"),
+        None if run_again_url else tag("p", _RUN_AGAIN_HINT, class_="screen-only"),
     ]
-    return join([tag("div", lines[0], tag("div", lines[1:], class_="quiet small")), _render_reason(run)])
+    return join_html([tag("div", lines[0], tag("div", lines[1:], class_="quiet small")), _render_end_reason(run)])
 
 
 _RUN_AGAIN_HINT = "To run it again, use the command line or the API: the form does not support all of its options."
 
 
-def _render_reason(run: RunDetailView) -> Safe | None:
+def _render_end_reason(run: RunDetailView) -> SafeHtml | None:
     """Return why a run ended early and, less prominently, what is not reproducible about it."""
-    if run.status in UNDER_WAY:
+    if run.status in ACTIVE_STATUSES:
         return None
     targets, judge = run.plan.targets, run.plan.judge
     providers = {each.typed: each.provider for each in (*([judge] if judge else []), *targets)}
@@ -474,24 +492,28 @@ def _render_reason(run: RunDetailView) -> Safe | None:
     varies = [
         f"{name} does not take {', '.join(noted)}"
         for name, each in run.notes.get("left_out", {}).items()
-        if (noted := parameters_to_mention(providers.get(name), sent.get(name, {}), each))
+        if (noted := find_dropped_parameters_to_mention(providers.get(name), sent.get(name, {}), each))
     ]
     quietly = (
-        tag("p", "Not reproducible: ", render_foreign_text("; ".join(varies)), ".", class_="quiet small")
+        tag("p", "Not reproducible: ", render_untrusted_text("; ".join(varies)), ".", class_="quiet small")
         if varies
         else None
     )
     if run.status == "finished" and not run.reason:
         return quietly
-    why = join([": ", render_foreign_text(run.reason)]) if run.reason else None
+    why = join_html([": ", render_untrusted_text(run.reason)]) if run.reason else None
     here = f". {run.stored:,} of {run.expected:,} results are stored."
     missing = " Resume runs the missing cases." if run.stored < run.expected else ""
-    return join([tag("p", f"The run is {run.status}", why, here, missing, class_="warn"), quietly])
+    return join_html([tag("p", f"The run is {run.status}", why, here, missing, class_="warn"), quietly])
 
 
 def _render_progress(
-    run: RunDetailView, counts: Rate | None, rate: float | None, where: str, calls: Mapping[Stage, int]
-) -> Safe:
+    run: RunDetailView,
+    counts: Rate | None,
+    results_per_s: float | None,
+    base_url: str,
+    calls_by_stage: Mapping[Stage, int],
+) -> SafeHtml:
     """Return the progress; its outcomes add up to the number of results shown."""
     stored, expected = counts.total if counts else run.stored, run.expected
     said = [f"{stored:,} of {expected:,} results"]
@@ -499,15 +521,20 @@ def _render_progress(
         said.append("cancelling: requests in progress may take a few seconds")
     elif run.status == "queued":
         said.append("queued")
-    elif rate:
-        said += [f"{rate:,.3g} a second", f"about {_format_time_left((expected - stored) / rate)} left"]
-    if under_way := figures.describe_call_stages(calls):
+    elif results_per_s:
+        said += [
+            f"{results_per_s:,.3g} a second",
+            f"about {_format_time_left((expected - stored) / results_per_s)} left",
+        ]
+    if under_way := figures.describe_call_stages(calls_by_stage):
         said.append(under_way)
     return tag(
         "div",
         render_meter("Results stored", stored, expected),
         tag("p", " · ".join(said), class_="small"),
-        tag("ul", (tag("li", each) for each in outcome_links(counts, where)), class_="outcomes") if counts else None,
+        tag("ul", (tag("li", each) for each in render_outcome_links(counts, base_url)), class_="outcomes")
+        if counts
+        else None,
         class_="card progress",
     )
 
@@ -523,5 +550,5 @@ def _format_time_left(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _page_count(count: int) -> int:
-    return max(1, -(-count // PAGE_SIZE))
+def _count_pages(result_count: int) -> int:
+    return max(1, -(-result_count // PAGE_SIZE))

@@ -15,89 +15,103 @@ from nicegui import ui
 from pramana.app.rescoring import ScoringView, list_scorings, use_scoring
 from pramana.app.runs import PUBLISHED_LIMITS
 from pramana.app.views import RunDetailView
-from pramana.report.markup import Child, Column, Safe, join, render_foreign_text, render_link, render_time, tag
+from pramana.report.markup import (
+    Column,
+    HtmlChild,
+    SafeHtml,
+    join_html,
+    render_link,
+    render_time,
+    render_untrusted_text,
+    tag,
+)
 from pramana.report.rescoring import describe_scored_models
-from pramana.report.resuming import TOTALS
-from pramana.request import Limits, field_metadata
+from pramana.report.resuming import OPTION_BY_TOTAL_LIMIT
+from pramana.request import Limits, get_field_metadata
 from pramana.show.web.kit import PageContext, make_url, parts
-from pramana.show.web.kit.forms import Form, add_number_field
+from pramana.show.web.kit.forms import Form, add_unclamped_number_field
 from pramana.show.web.pages.settings import draw_action_table
 
-ENDING_LIMITS = ("max_cost_usd", "max_total_tokens", "deadline_s")
+RUN_ENDING_LIMITS = ("max_cost_usd", "max_total_tokens", "deadline_s")
 """The limits that can end a run, as fields of `Limits`."""
-_LABELS = {each.name: field_metadata(each).title or each.name for each in fields(Limits)}
-_NO_LIMIT = "empty: no limit"
+_LIMIT_LABELS = {each.name: get_field_metadata(each).title or each.name for each in fields(Limits)}
+_NO_LIMIT_HINT = "empty: no limit"
 
 
 # ── Limits of a resumed run ──
 
 
-def reached_limit(run: RunDetailView) -> str | None:
+def find_reached_limit(run: RunDetailView) -> str | None:
     """Return the limit that ended a run, as a field of `Limits`."""
     reached = run.notes.get("reached_limit")
-    return reached if reached in ENDING_LIMITS else None
+    return reached if reached in RUN_ENDING_LIMITS else None
 
 
-async def resume_with_limits(
-    run: RunDetailView, reached: str, resume: Callable[[Mapping[str, Any]], Awaitable[None]]
+async def ask_limits_and_resume(
+    run: RunDetailView, limit_name: str, resume: Callable[[Mapping[str, Any]], Awaitable[None]]
 ) -> None:
     """Show the limits of a run in a dialog and resume it with those that the user enters; Cancel changes nothing."""
-    kept = stored_limits(run)
+    kept = read_stored_limits(run)
     title = "Resume with other limits"
     with ui.context.client, ui.dialog() as dialog, ui.card():
         dialog.props["aria-label"] = title
         parts.add_markup(tag("h2", title))
-        parts.add_paragraph(_explain_limit(reached, kept.get(reached)), quiet=True)
+        parts.add_paragraph(_explain_reached_limit(limit_name, kept.get(limit_name)), quiet=True)
 
         async def submit() -> None:
             for name, field in made.items():
-                field.error = explain_too_low(name, field.value, kept.get(name)) if name in TOTALS else None
+                field.error = (
+                    explain_too_low_limit(name, field.value, kept.get(name)) if name in OPTION_BY_TOTAL_LIMIT else None
+                )
             if any(field.error for field in made.values()):
                 return
             with form.show_errors_at(made):
-                await resume({name: _whole_number(field.value) for name, field in made.items()})
+                await resume({name: _to_int_if_whole(field.value) for name, field in made.items()})
                 dialog.submit("resumed")
 
         with Form(submit) as form:
-            made = {name: add_number_field(_LABELS[name], kept.get(name), _NO_LIMIT) for name in ENDING_LIMITS}
-            made[reached].props("autofocus")
+            made = {
+                name: add_unclamped_number_field(_LIMIT_LABELS[name], kept.get(name), _NO_LIMIT_HINT)
+                for name in RUN_ENDING_LIMITS
+            }
+            made[limit_name].props("autofocus")
             with parts.open_box("row"):
-                form.submit("Resume")
+                form.add_submit_button("Resume")
                 parts.add_button("Cancel", lambda: dialog.submit("cancelled"))
     await dialog
     if not dialog.is_deleted:  # the page may have been closed meanwhile
         dialog.delete()
 
 
-def stored_limits(run: RunDetailView) -> dict[str, Any]:
+def read_stored_limits(run: RunDetailView) -> dict[str, Any]:
     """Return the limits of a run, under the names of `Limits`."""
     found = {name: getattr(run.limits, published) for name, published in PUBLISHED_LIMITS.items()}
     return {name: value for name, value in found.items() if value is not msgspec.UNSET}
 
 
-def _explain_limit(reached: str, value: float | None) -> str:
+def _explain_reached_limit(limit_name: str, value: float | None) -> str:
     of = f" ({value:,g})" if value is not None else ""
-    name = _LABELS[reached].partition(" (")[0].lower()
-    if reached in TOTALS:
+    name = _LIMIT_LABELS[limit_name].partition(" (")[0].lower()
+    if limit_name in OPTION_BY_TOTAL_LIMIT:
         used = "which includes what the run has already used"
         return f"The run reached its {name}{of}, {used}. Raise this limit to continue the run."
     return f"The run reached its {name}{of}. When you resume the run, this limit counts from zero again."
 
 
-def explain_too_low(name: str, value: float | None, kept: float | None) -> str | None:
+def explain_too_low_limit(limit_name: str, value: float | None, stored_value: float | None) -> str | None:
     """Return the error of a limit that would end the run again at once; None if it would not.
 
-    >>> explain_too_low("max_total_tokens", 100, 100)
+    >>> explain_too_low_limit("max_total_tokens", 100, 100)
     'Token limit: enter more than 100, or leave the field empty for no limit'
-    >>> explain_too_low("max_total_tokens", 200, 100), explain_too_low("max_total_tokens", None, 100)
+    >>> explain_too_low_limit("max_total_tokens", 200, 100), explain_too_low_limit("max_total_tokens", None, 100)
     (None, None)
     """
-    if value is None or kept is None or value > kept:
+    if value is None or stored_value is None or value > stored_value:
         return None
-    return f"{_LABELS[name]}: enter more than {kept:,g}, or leave the field empty for no limit"
+    return f"{_LIMIT_LABELS[limit_name]}: enter more than {stored_value:,g}, or leave the field empty for no limit"
 
 
-def _whole_number(value: float | None) -> float | None:
+def _to_int_if_whole(value: float | None) -> float | None:
     """Return a whole number as an integer, since number fields return floats."""
     return int(value) if value is not None and value == int(value) else value
 
@@ -114,36 +128,41 @@ class ScoringsPanel:
         self._listed: Sequence[ScoringView] = ()
 
     @property
-    def current(self) -> int | None:
+    def current_number(self) -> int | None:
         """The number of the current scoring; None before the first `refresh`."""
         return next((each.number for each in self._listed if each.current), None)
 
     async def refresh(self) -> None:
         """Read the scorings again; show them if they have changed."""
-        self._show(await self._context.call(list_scorings, self._run.id))
+        self._show_scorings(await self._context.call(list_scorings, self._run.id))
 
-    def _show(self, scorings: Sequence[ScoringView]) -> None:
+    def _show_scorings(self, scorings: Sequence[ScoringView]) -> None:
         self._listed = scorings
-        self._panel.show(tuple(scorings), self._draw)
+        self._panel.redraw_if_changed(tuple(scorings), self._draw)
 
     def _draw(self) -> None:
         if len(self._listed) < 2:
             return
         parts.add_heading("Scorings")
-        parts.add_markup(tag("p", self._describe_choice(), class_="quiet small"))
-        columns = (Column("Scoring", head=True), Column("Judge and scorers"), Column("Created (UTC)"), Column("Passed"))
-        rows = [(_scoring_cells(each), partial(self._draw_actions, each)) for each in reversed(self._listed)]
+        parts.add_markup(tag("p", self._describe_current_scoring(), class_="quiet small"))
+        columns = (
+            Column("Scoring", is_row_header=True),
+            Column("Judge and scorers"),
+            Column("Created (UTC)"),
+            Column("Passed"),
+        )
+        rows = [(_render_scoring_cells(each), partial(self._draw_actions, each)) for each in reversed(self._listed)]
         draw_action_table("Scorings of this run, newest first", columns, rows)
 
-    def _describe_choice(self) -> str:
+    def _describe_current_scoring(self) -> str:
         newest = self._listed[-1].number
         kept = "A result without new checks keeps its earlier verdict."
-        if self.current == newest:
+        if self.current_number == newest:
             return f"Each re-scoring adds a scoring, and the newest scoring is current. {kept}"
-        return f"Scoring {self.current} is current by choice; the newest scoring is {newest}. {kept}"
+        return f"Scoring {self.current_number} is current by choice; the newest scoring is {newest}. {kept}"
 
     def _draw_actions(self, each: ScoringView) -> None:
-        shown = self._run.scoring if self._run.scoring is not None else self.current
+        shown = self._run.scoring if self._run.scoring is not None else self.current_number
         if each.number != shown:
             to = make_url(f"/runs/{self._run.id}" if each.current else f"/runs/{each.reference}")
             parts.add_markup(tag("a", "Show", href=to, aria_label=f"Show scoring {each.number}", class_="btn small"))
@@ -151,15 +170,17 @@ class ScoringsPanel:
             parts.add_markup(tag("span", "current", class_="quiet"))
         elif self._context.may(use_scoring):
             label = f"Make scoring {each.number} current"
-            parts.add_button("Make current", partial(self._use, each.number), small=True, label=label)
+            parts.add_button(
+                "Make current", partial(self._make_current, each.number), small=True, accessible_label=label
+            )
 
-    async def _use(self, number: int) -> None:
-        self._show(await self._context.call(use_scoring, self._run.id, number))
-        parts.show_notification(f"Scoring {number} is current until the run is re-scored.", "positive")
+    async def _make_current(self, scoring_number: int) -> None:
+        self._show_scorings(await self._context.call(use_scoring, self._run.id, scoring_number))
+        parts.show_notification(f"Scoring {scoring_number} is current until the run is re-scored.", "positive")
         await self._on_use()
 
 
-def render_scoring_note(run: RunDetailView) -> Safe | None:
+def render_scoring_note(run: RunDetailView) -> SafeHtml | None:
     """Return the note that a page shows a run by one of its scorings; None on the page of the run itself."""
     if run.scoring is None:
         return None
@@ -167,14 +188,14 @@ def render_scoring_note(run: RunDetailView) -> Safe | None:
     return tag("p", f"These are the verdicts of scoring {run.scoring}. ", back, class_="warn")
 
 
-def _scoring_cells(each: ScoringView) -> tuple[Child, ...]:
+def _render_scoring_cells(each: ScoringView) -> tuple[HtmlChild, ...]:
     passed = (
-        tag("div", render_foreign_text(f"{model}: ") if model else None, words)
+        tag("div", render_untrusted_text(f"{model}: ") if model else None, words)
         for model, words in describe_scored_models(each)
     )
     return (
         str(each.number),
-        render_foreign_text(each.label, 300),
+        render_untrusted_text(each.label, 300),
         render_time(each.created_at),
-        join(passed),
+        join_html(passed),
     )

@@ -16,9 +16,8 @@ from pramana.app.runs import RunFilter, create_run, list_runs
 from pramana.app.views import Listed, RunView
 from pramana.report.figures import describe_selection
 from pramana.report.markup import (
-    Safe,
-    join,
-    render_foreign_text,
+    SafeHtml,
+    join_html,
     render_link,
     render_meter,
     render_outcome,
@@ -26,20 +25,21 @@ from pramana.report.markup import (
     render_rate_bar,
     render_rate_text,
     render_time,
+    render_untrusted_text,
     render_with_sign,
     tag,
 )
 from pramana.show.api.envelope import make_page_meta
 from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts
 from pramana.show.web.kit.forms import add_suggestions
-from pramana.store.queue import UNDER_WAY
+from pramana.store.queue import ACTIVE_STATUSES
 
 PAGE_SIZE = 50
-LOOK_S = 1.0
+POLL_INTERVAL_S = 1.0
 """How often the list is read again while a run on it is under way."""
-DEBOUNCE_MS = 400
+SEARCH_DEBOUNCE_MS = 400
 """How long to wait after the last key before searching."""
-STATUSES: Mapping[str, tuple[str, str]] = {
+SIGNS_BY_STATUS: Mapping[str, tuple[str, str]] = {
     "queued": ("…", ""),
     "running": ("▸", "running"),
     "finished": ("✓", ""),
@@ -48,18 +48,18 @@ STATUSES: Mapping[str, tuple[str, str]] = {
     "cancelled": ("–", "skipped"),
 }
 """The sign and the colour class of each status; its word is always shown too."""
-FILTERS = ("text", "status", "model", "suite")
-SHOWN_MODELS = 4
+FILTER_NAMES = ("text", "status", "model", "suite")
+MAX_SHOWN_MODELS = 4
 """The most models listed per run."""
 MAX_RATED_MODELS = 3
 """The most models of a run whose rates are listed."""
-NARROW_NAME = 28
+NARROW_NAME_CHARS = 28
 """Characters of a model's name beside its rate."""
-COLUMNS = ("Run", "Models", "Status", "Passed", "Results", "Started (UTC)")
+COLUMN_HEADINGS = ("Run", "Models", "Status", "Passed", "Results", "Started (UTC)")
 
 
 @frame.register_page("/runs", "Runs")
-async def runs(context: PageContext) -> None:
+async def show_runs_page(context: PageContext) -> None:
     """Show the runs that match the filters of the address."""
     listed = _RunList(context)
     found = await listed.read_page()
@@ -75,13 +75,13 @@ class _RunList:
 
     def __init__(self, context: PageContext) -> None:
         self._context = context
-        self._wanted: dict[str, str | None] = {name: context.query.get(name) for name in (*FILTERS, "page")}
+        self._wanted: dict[str, str | None] = {name: context.query.get(name) for name in (*FILTER_NAMES, "page")}
         self._asked = 0
 
-    def value(self, name: str) -> str:
+    def read_filter(self, name: str) -> str:
         return self._wanted[name] or ""
 
-    def list_url(self, **changed: Any) -> str:
+    def make_list_url(self, **changed: Any) -> str:
         """Return the address of this list with parameters replaced."""
         return make_url("/runs", **{**self._wanted, **changed})
 
@@ -89,12 +89,12 @@ class _RunList:
         wanted = self._context.read_request(RunFilter, self._wanted, page_size=PAGE_SIZE, outcomes=True)
         return await self._context.call(list_runs, wanted)
 
-    async def filter(self, name: str, value: str | None) -> None:
+    async def change_filter(self, name: str, value: str | None) -> None:
         """Change a filter and the address, and return to the first page."""
         value = (value or "").strip() or None
         if value != self._wanted[name]:
             self._wanted |= {name: value, "page": None}
-            ui.navigate.history.replace(self.list_url())
+            ui.navigate.history.replace(self.make_list_url())
             await self.refresh()
 
     # ── Page ──
@@ -102,12 +102,12 @@ class _RunList:
     def draw(self, page: Listed[RunView]) -> None:
         """Draw the filters and the list."""
         self._filters = _draw_filters(self, page.items)
-        self._stale = parts.add_markup(Safe("")).props("role=status")
+        self._stale = parts.add_markup(SafeHtml("")).props("role=status")
         self._place = ui.element("div")
         self._table: LiveTable | None = None
-        self._pager = parts.add_markup(Safe("")).props("aria-live=polite")
-        self._clock = ui.timer(LOOK_S, self.refresh, active=False, immediate=False)
-        self._show(page)
+        self._pager = parts.add_markup(SafeHtml("")).props("aria-live=polite")
+        self._clock = ui.timer(POLL_INTERVAL_S, self.refresh, active=False, immediate=False)
+        self._show_page(page)
 
     async def refresh(self) -> None:
         """Read the list again and show what has changed; an older response never replaces a newer one."""
@@ -118,36 +118,38 @@ class _RunList:
         except UseCaseRefused as error:
             if asked == self._asked:
                 self._stale.set_content(
-                    tag("p", render_foreign_text(parts.describe_refusal(error)), class_="warn trouble")
+                    tag("p", render_untrusted_text(parts.describe_refusal(error)), class_="warn trouble")
                 )
             return
         if asked == self._asked and not self._place.is_deleted:
             self._stale.set_content("")
-            self._show(found)
+            self._show_page(found)
 
-    def _show(self, page: Listed[RunView]) -> None:
+    def _show_page(self, page: Listed[RunView]) -> None:
         if page.items:
             if self._table is None:
                 with parts.redraw(self._place):
-                    self._table = LiveTable("Runs, newest first", COLUMNS, "Compare")
-            self._table.put({run.id: _run_row(run) for run in page.items})
+                    self._table = LiveTable("Runs, newest first", COLUMN_HEADINGS, "Compare")
+            self._table.update_rows({run.id: _render_run_row(run) for run in page.items})
         else:
             self._table = None
             with parts.redraw(self._place):
-                self._draw_empty(page.total)
-        self._filters.set_visibility(bool(page.total or any(self._wanted[name] for name in FILTERS)))
+                self._draw_empty_state(page.total)
+        self._filters.set_visibility(bool(page.total or any(self._wanted[name] for name in FILTER_NAMES)))
         self._pager.set_content(
-            render_pager(make_page_meta(int(self._wanted["page"] or 1), PAGE_SIZE, page.total), self.list_url, "runs")
+            render_pager(
+                make_page_meta(int(self._wanted["page"] or 1), PAGE_SIZE, page.total), self.make_list_url, "runs"
+            )
             if page.items
             else ""
         )
-        self._clock.active = any(run.status in UNDER_WAY for run in page.items)
+        self._clock.active = any(run.status in ACTIVE_STATUSES for run in page.items)
 
-    def _draw_empty(self, total: int) -> None:
-        if total:
-            with parts.open_empty_state("This page is empty", f"There are {total:,} runs, on earlier pages."):
-                parts.add_link_button("First page", self.list_url(page=None))
-        elif any(self._wanted[name] for name in FILTERS):
+    def _draw_empty_state(self, total_count: int) -> None:
+        if total_count:
+            with parts.open_empty_state("This page is empty", f"There are {total_count:,} runs, on earlier pages."):
+                parts.add_link_button("First page", self.make_list_url(page=None))
+        elif any(self._wanted[name] for name in FILTER_NAMES):
             with parts.open_empty_state("No runs match", "No run matches all of these filters."):
                 parts.add_link_button("Clear filters", "/runs")
         else:
@@ -159,22 +161,24 @@ class _RunList:
                 parts.add_markup(tag("span", "or, in a terminal: ", command, class_="quiet"))
 
 
-def _draw_filters(listed: _RunList, runs_: Sequence[RunView]) -> ui.element:
+def _draw_filters(run_list: _RunList, runs_: Sequence[RunView]) -> ui.element:
     with parts.open_box("filters", role="search", label="Runs") as made:
-        searched = partial(listed.filter, "text")
-        parts.add_text_field("Search", listed.value("text"), searched).props(f"debounce={DEBOUNCE_MS}")
-        chosen = partial(listed.filter, "status")
-        parts.add_select("Status", list(STATUSES), listed.value("status") or None, chosen, clearable=True)
-        _add_name_filter(listed, "model", "Model", (model for run in runs_ for model in run.models))
-        _add_name_filter(listed, "suite", "Suite", (run.suite for run in runs_))
+        searched = partial(run_list.change_filter, "text")
+        parts.add_text_field("Search", run_list.read_filter("text"), searched).props(f"debounce={SEARCH_DEBOUNCE_MS}")
+        chosen = partial(run_list.change_filter, "status")
+        parts.add_select(
+            "Status", list(SIGNS_BY_STATUS), run_list.read_filter("status") or None, chosen, clearable=True
+        )
+        _add_name_filter(run_list, "model", "Model", (model for run in runs_ for model in run.models))
+        _add_name_filter(run_list, "suite", "Suite", (run.suite for run in runs_))
     return made
 
 
-def _add_name_filter(listed: _RunList, name: str, label: str, known: Iterable[str]) -> None:
+def _add_name_filter(run_list: _RunList, name: str, label: str, suggestions: Iterable[str]) -> None:
     """Add a filter for a name as typed in runs; names on the page are suggested."""
-    made = parts.add_text_field(label, listed.value(name))
-    made.on("change", lambda event: parts.show_errors(listed.filter)(name, event.args))
-    add_suggestions(made, known)
+    made = parts.add_text_field(label, run_list.read_filter(name))
+    made.on("change", lambda event: parts.notify_on_error(run_list.change_filter)(name, event.args))
+    add_suggestions(made, suggestions)
 
 
 # ── Table ──
@@ -198,7 +202,7 @@ class LiveTable:
                     ui.html(tag("span", aside, class_="visually-hidden"), tag="th").props("scope=col")
             self._body = ui.element("tbody")
 
-    def put(self, rows: Mapping[str, Sequence[Safe]]) -> None:
+    def update_rows(self, rows: Mapping[str, Sequence[SafeHtml]]) -> None:
         """Show these rows in this order; existing rows keep theirs."""
         for gone in self._rows.keys() - rows.keys():
             self._rows.pop(gone)[0].delete()
@@ -208,92 +212,98 @@ class LiveTable:
                     shown.set_content(cell)
                 continue
             with self._body, ui.element("tr") as row:
-                self._rows[key] = row, [self._put(at, cell) for at, cell in enumerate(cells)]
+                self._rows[key] = row, [self._add_cell(at, cell) for at, cell in enumerate(cells)]
             if place < len(self._rows) - 1:
                 row.move(target_index=place)
 
-    def _put(self, at: int, cell: Safe) -> ui.html:
-        if at == 0:
+    def _add_cell(self, column_index: int, cell: SafeHtml) -> ui.html:
+        if column_index == 0:
             return ui.html(cell, tag="th").props("scope=row")
         made = ui.html(cell, tag="td")
-        if at < len(self._columns):
-            made.props["data-label"] = self._columns[at]
+        if column_index < len(self._columns):
+            made.props["data-label"] = self._columns[column_index]
         return made
 
 
-def _run_row(run: RunView) -> tuple[Safe, ...]:
+def _render_run_row(run: RunView) -> tuple[SafeHtml, ...]:
     compared = f"Compare {run.id} with another run"
     chosen = describe_selection(run.selection)
-    by = render_foreign_text(run.creator, 80) if run.creator else "the command line"
+    by = render_untrusted_text(run.creator, 80) if run.creator else "the command line"
     return (
-        _render_cell(
-            render_link(make_url(f"/runs/{run.id}"), render_foreign_text(run.name or run.suite, 200)),
-            tag("small", render_foreign_text(run.suite, 200), class_="quiet clip") if run.name else None,
-            tag("small", render_foreign_text(run.note, 200), class_="quiet clip") if run.note else None,
-            tag("small", render_foreign_text(chosen, 200), class_="quiet clip") if chosen else None,
+        _render_stacked_cell(
+            render_link(make_url(f"/runs/{run.id}"), render_untrusted_text(run.name or run.suite, 200)),
+            tag("small", render_untrusted_text(run.suite, 200), class_="quiet clip") if run.name else None,
+            tag("small", render_untrusted_text(run.note, 200), class_="quiet clip") if run.note else None,
+            tag("small", render_untrusted_text(chosen, 200), class_="quiet clip") if chosen else None,
             tag("small", run.id, class_="mono quiet"),
         ),
         _render_models(run),
         render_status(run),
-        render_passed(run),
+        render_pass_rates(run),
         _render_progress(run),
-        _render_cell(render_time(run.created_at), tag("small", "by ", by, class_="quiet")),
+        _render_stacked_cell(render_time(run.created_at), tag("small", "by ", by, class_="quiet")),
         tag("a", "Compare", href=make_url("/compare", new=run.id), aria_label=compared),
     )
 
 
-def _render_models(run: RunView) -> Safe:
-    how = [] if run.variants == ("text",) else [join((render_foreign_text(each, 80) for each in run.variants), ", ")]
+def _render_models(run: RunView) -> SafeHtml:
+    how = (
+        []
+        if run.variants == ("text",)
+        else [join_html((render_untrusted_text(each, 80) for each in run.variants), ", ")]
+    )
     if run.repeats > 1:
-        how.append(Safe(f"{run.repeats:,} repeats"))
-    return _render_cell(
-        *(render_foreign_text(each, 200) for each in run.models[:SHOWN_MODELS]),
-        f"and {len(run.models) - SHOWN_MODELS} more" if len(run.models) > SHOWN_MODELS else None,
-        tag("small", join(how, "; "), class_="quiet") if how else None,
+        how.append(SafeHtml(f"{run.repeats:,} repeats"))
+    return _render_stacked_cell(
+        *(render_untrusted_text(each, 200) for each in run.models[:MAX_SHOWN_MODELS]),
+        f"and {len(run.models) - MAX_SHOWN_MODELS} more" if len(run.models) > MAX_SHOWN_MODELS else None,
+        tag("small", join_html(how, "; "), class_="quiet") if how else None,
     )
 
 
-def render_status(run: RunView) -> Safe:
+def render_status(run: RunView) -> SafeHtml:
     """Return the status of a run: sign, word, and the reason if it ended early."""
-    return _render_cell(
+    return _render_stacked_cell(
         render_status_inline(run),
-        tag("small", render_foreign_text(run.reason, 300), class_="quiet") if run.reason else None,
+        tag("small", render_untrusted_text(run.reason, 300), class_="quiet") if run.reason else None,
     )
 
 
-def render_status_inline(run: RunView) -> Safe:
+def render_status_inline(run: RunView) -> SafeHtml:
     """Return the status of a run as inline text: sign and word."""
     named = str(run.status)
-    sign, colour = STATUSES[named]
-    word = "cancelling" if run.cancel_requested and named in UNDER_WAY else named
+    sign, colour = SIGNS_BY_STATUS[named]
+    word = "cancelling" if run.cancel_requested and named in ACTIVE_STATUSES else named
     return render_with_sign(sign, word, colour)
 
 
-def render_passed(run: RunView) -> Safe:
+def render_pass_rates(run: RunView) -> SafeHtml:
     """Return the pass rate of a run; with several models the rate of each, since rates of several are never pooled."""
     counts = asdict(run.outcomes) if run.outcomes else {}
     if not any(counts.values()):
         return tag("span", "–", class_="quiet")
     undecided = [render_outcome(name, counts[name]) for name in ("errored", "unscored", "skipped") if counts[name]]
-    rates: list[Safe | None]
+    rates: list[SafeHtml | None]
     if len(run.models) > 1:
         rates = [*_render_model_rates(run)]
     else:
         bar = render_rate_bar(run.pass_rate, run.interval) if run.pass_rate is not None else None
         rates = [render_rate_text(run.pass_rate, run.interval), bar]
-    return _render_cell(*rates, tag("small", join(undecided, " "), class_="undecided") if undecided else None)
+    return _render_stacked_cell(
+        *rates, tag("small", join_html(undecided, " "), class_="undecided") if undecided else None
+    )
 
 
-def _render_model_rates(run: RunView) -> list[Safe]:
+def _render_model_rates(run: RunView) -> list[SafeHtml]:
     """Return the pass rate of each model, in their order; of more than a few, a link to the run, which has them."""
     found = run.model_rates or ()
     if len(found) > MAX_RATED_MODELS:
         return [render_link(make_url(f"/runs/{run.id}"), f"{len(found):,} models")]
-    names = label_models([each.model for each in found], NARROW_NAME)
+    names = label_models([each.model for each in found], NARROW_NAME_CHARS)
     return [
         tag(
             "div",
-            tag("small", render_foreign_text(names[each.model]), class_="quiet"),
+            tag("small", render_untrusted_text(names[each.model]), class_="quiet"),
             render_rate_text(each.pass_rate, each.interval),
             class_="model-rate",
         )
@@ -301,13 +311,13 @@ def _render_model_rates(run: RunView) -> list[Safe]:
     ]
 
 
-def _render_progress(run: RunView) -> Safe:
+def _render_progress(run: RunView) -> SafeHtml:
     counted = tag("span", f"{run.stored:,} of {run.expected:,}", class_="number")
-    if run.status not in UNDER_WAY:
+    if run.status not in ACTIVE_STATUSES:
         return counted
-    return _render_cell(counted, render_meter(f"Results of {run.id}", round(100 * run.progress)))
+    return _render_stacked_cell(counted, render_meter(f"Results of {run.id}", round(100 * run.progress)))
 
 
-def _render_cell(*some: Safe | str | None) -> Safe:
+def _render_stacked_cell(*lines: SafeHtml | str | None) -> SafeHtml:
     """Return items stacked in a table cell."""
-    return tag("div", (tag("div", each) for each in some if each is not None), class_="cell")
+    return tag("div", (tag("div", each) for each in lines if each is not None), class_="cell")

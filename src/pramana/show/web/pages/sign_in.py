@@ -16,7 +16,7 @@ from pramana.app import App, server
 from pramana.app.access import Credential
 from pramana.report.markup import tag
 from pramana.show.api.envelope import request_user
-from pramana.show.api.gate import COOKIE
+from pramana.show.api.gate import SESSION_COOKIE_NAME
 from pramana.show.web.kit import PageContext, UseCaseRefused, make_url
 from pramana.show.web.kit.style import render_plain_page
 from pramana.store.tokens import SESSION_DAYS
@@ -24,8 +24,8 @@ from pramana.store.tokens import SESSION_DAYS
 COOKIE_LIFETIME_S = SESSION_DAYS * 24 * 3600
 MAX_URL_LENGTH = 2_000
 """Maximum length of the URL to return to."""
-Why = Literal["wrong", "often", "away"]
-_MESSAGES: dict[Why, str] = {
+FailureReason = Literal["wrong", "often", "away"]
+_MESSAGES_BY_REASON: dict[FailureReason, str] = {
     "wrong": "This token is not valid. It may be mistyped, revoked or expired.",
     "often": "Too many sign-in attempts from your address. Wait a minute and try again.",
     "away": "The server cannot check tokens at the moment. Try again in a minute.",
@@ -35,14 +35,14 @@ _MESSAGES: dict[Why, str] = {
 @nicegui.app.get("/sign-in", include_in_schema=False)
 async def sign_in(request: Request) -> Response:
     """Show the sign-in form."""
-    to = _local_url(request.query_params.get("to"))
+    to = _local_url_or_root(request.query_params.get("to"))
     if request_user(request).role is not None:
         return RedirectResponse(to, 303)
     serving: App = nicegui.app.state.app_layer
     secret = request.query_params.get("token", "")
     if serving.access.is_startup_token(secret):
         return await _start_session(request, secret, to)
-    why = _MESSAGES.get(request.query_params.get("why"))  # type: ignore[call-overload] # whatever an address says
+    why = _MESSAGES_BY_REASON.get(request.query_params.get("why"))  # type: ignore[call-overload] # whatever an address says
     form = tag(
         "form",
         tag("label", "Your token", for_="token"),
@@ -61,7 +61,7 @@ async def sign_in(request: Request) -> Response:
     )  # fmt: skip
     told = (
         "All tokens of this server are revoked or expired. Create one on the server’s machine:"
-        if serving.tokens_ended
+        if serving.have_all_tokens_ended
         else "Ask an administrator of this server for a token, or create one on the server’s machine:"
     )
     return render_plain_page(
@@ -83,10 +83,12 @@ async def sign_in(request: Request) -> Response:
 async def submit_token(request: Request) -> Response:
     """Sign in with the submitted token."""
     form = await request.form()
-    return await _start_session(request, str(form.get("token", "")).strip(), _local_url(str(form.get("to", "/"))))
+    return await _start_session(
+        request, str(form.get("token", "")).strip(), _local_url_or_root(str(form.get("to", "/")))
+    )
 
 
-async def _start_session(request: Request, secret: str, to: str) -> Response:
+async def _start_session(request: Request, secret: str, redirect_url: str) -> Response:
     """Start a session; a user who is already signed in is redirected even if the token is invalid."""
     shown: Credential = request.scope["pramana.credential"]
     try:
@@ -95,11 +97,13 @@ async def _start_session(request: Request, secret: str, to: str) -> Response:
         )
     except UseCaseRefused as error:
         if request_user(request).role is not None:
-            return RedirectResponse(to, 303)
-        why: Why = {401: "wrong", 429: "often"}.get(error.status, "away")  # type: ignore[assignment] # one of them
-        return RedirectResponse(make_url("/sign-in", to=to, why=why), 303)
-    answer = RedirectResponse(to, 303)
-    answer.set_cookie(COOKIE, session, COOKIE_LIFETIME_S, httponly=True, samesite="lax", secure=_is_secure(request))
+            return RedirectResponse(redirect_url, 303)
+        why: FailureReason = {401: "wrong", 429: "often"}.get(error.status, "away")  # type: ignore[assignment] # one of them
+        return RedirectResponse(make_url("/sign-in", to=redirect_url, why=why), 303)
+    answer = RedirectResponse(redirect_url, 303)
+    answer.set_cookie(
+        SESSION_COOKIE_NAME, session, COOKIE_LIFETIME_S, httponly=True, samesite="lax", secure=_uses_https(request)
+    )
     return answer
 
 
@@ -109,25 +113,26 @@ async def sign_out(request: Request) -> Response:
     with suppress(UseCaseRefused):  # the session has ended already
         await PageContext(request).call(server.end_session)
     answer = RedirectResponse("/sign-in", 303)
-    answer.delete_cookie(COOKIE, httponly=True, samesite="lax", secure=_is_secure(request))
+    answer.delete_cookie(SESSION_COOKIE_NAME, httponly=True, samesite="lax", secure=_uses_https(request))
     return answer
 
 
-def _local_url(to: str | None) -> str:
+def _local_url_or_root(url: str | None) -> str:
     """Return the path if it stays on this server, otherwise `/`.
 
     Browsers treat a backslash as a slash, and strip line breaks and tabs before parsing.
 
-    >>> _local_url("/runs?page=2"), _local_url("//elsewhere.example"), _local_url("https://elsewhere.example")
+    >>> _local_url_or_root("/runs?page=2"), _local_url_or_root("//elsewhere.example"), _local_url_or_root("https://elsewhere.example")
     ('/runs?page=2', '/', '/')
-    >>> _local_url("/\\\\elsewhere.example"), _local_url("/\\t/elsewhere.example"), _local_url("javascript:alert(1)")
-    ('/', '/', '/')
+    >>> hostile = ("/\\\\elsewhere.example", "/\\t/elsewhere.example", "javascript:alert(1)")
+    >>> [_local_url_or_root(each) for each in hostile]
+    ['/', '/', '/']
     """
-    if not to or len(to) > MAX_URL_LENGTH or not to.isprintable() or "\\" in to:
+    if not url or len(url) > MAX_URL_LENGTH or not url.isprintable() or "\\" in url:
         return "/"
-    return to if to.startswith("/") and not to.startswith("//") else "/"
+    return url if url.startswith("/") and not url.startswith("//") else "/"
 
 
-def _is_secure(request: Request) -> bool:
+def _uses_https(request: Request) -> bool:
     """Return whether the browser uses HTTPS, directly or up to the first proxy."""
     return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", "").partition(",")[0].strip())

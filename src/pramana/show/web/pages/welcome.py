@@ -16,17 +16,17 @@ from pramana.app.tail import CallsView, DeletedView, FinishedView, RunEvent
 from pramana.app.views import ResultView, RunView
 from pramana.app.weights import WeightsView, list_weights, pull_weights
 from pramana.report import figures
-from pramana.report.markup import Safe, render_foreign_text, render_link, render_meter, tag
+from pramana.report.markup import SafeHtml, render_link, render_meter, render_untrusted_text, tag
 from pramana.request import RunRequest, Selection
 from pramana.run.call import Stage
 from pramana.show.web.kit import PageContext, UseCaseRefused, parts
-from pramana.show.web.kit.waveform import play_on_next_page
+from pramana.show.web.kit.waveform import autoplay_on_next_page
 
 FILE, SCENARIO = "information-retrieval/first-call.yaml", "first-call-largest-ocean"
 """The first call: a question that the embedded speech recognition understands and the embedded model can answer."""
 CALL_DURATION_NOTE = "It usually takes less than 30 seconds."
 """Measured by `benchmarks/first_call.py`."""
-LOOK_S = 0.5
+POLL_INTERVAL_S = 0.5
 """Interval between two reads of a download's progress."""
 MAX_RUNS_OF_NEW_STORE = 5
 """Number of runs from which a store no longer counts as new."""
@@ -41,19 +41,23 @@ class ProgressPanel:
 
     def __init__(self) -> None:
         with parts.open_box("", role="status"):
-            self._shown = parts.add_markup(Safe(""))
+            self._shown = parts.add_markup(SafeHtml(""))
 
-    def show_progress(self, words: str, share: float | None = None) -> None:
-        bar = None if share is None else render_meter(words.partition(":")[0], round(100 * min(1.0, share)))
-        self._put(tag("div", tag("p", words), bar, class_="stack"))
+    def show_progress(self, message: str, fraction_done: float | None = None) -> None:
+        bar = (
+            None
+            if fraction_done is None
+            else render_meter(message.partition(":")[0], round(100 * min(1.0, fraction_done)))
+        )
+        self._set_markup(tag("div", tag("p", message), bar, class_="stack"))
 
-    def warn(self, words: str) -> None:
-        self._put(tag("p", render_foreign_text(words), class_="warn trouble"))
+    def show_warning(self, message: str) -> None:
+        self._set_markup(tag("p", render_untrusted_text(message), class_="warn trouble"))
 
     def clear(self) -> None:
-        self._put(Safe(""))
+        self._set_markup(SafeHtml(""))
 
-    def _put(self, markup: Safe) -> None:
+    def _set_markup(self, markup: SafeHtml) -> None:
         if not self._shown.is_deleted:  # the page may have been redrawn meanwhile
             self._shown.set_content(markup)
 
@@ -78,7 +82,7 @@ async def wait_for_weights(
         doing = "Downloading" if pull.phase == "download" else "Unpacking"
         on_progress(f"{doing} {found.title}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB", done / total)
         with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_S):
+            async with asyncio.timeout(POLL_INTERVAL_S):
                 await gone.wait()
         if gone.is_set():
             raise WelcomeFailed("The page was closed during the download.")
@@ -89,14 +93,14 @@ def _is_under_way(weights: WeightsView) -> bool:
     return weights.pull is not None and weights.pull.status == "running"
 
 
-def offer_download(context: PageContext, weights: WeightsView) -> None:
+def add_download_card(context: PageContext, weights: WeightsView) -> None:
     """Add missing weights, with a button to download them."""
 
     async def download() -> None:
         try:
             await wait_for_weights(context, weights, progress.show_progress)
         except WelcomeFailed as error:
-            progress.warn(str(error))
+            progress.show_warning(str(error))
         else:
             progress.show_progress(f"{weights.title} is installed.")
 
@@ -107,20 +111,20 @@ def offer_download(context: PageContext, weights: WeightsView) -> None:
         )
         if context.may(pull_weights):
             with parts.open_box("row"):
-                parts.add_button("Download", download, label=f"Download {weights.title}")
+                parts.add_button("Download", download, accessible_label=f"Download {weights.title}")
         progress = ProgressPanel()
         if _is_under_way(weights):
-            ui.timer(0, parts.show_errors(download), once=True)
+            ui.timer(0, parts.notify_on_error(download), once=True)
         elif weights.pull:
-            progress.warn(weights.pull.problem or "")
+            progress.show_warning(weights.pull.problem or "")
 
 
-def may_try(context: PageContext) -> bool:
+def may_try_steps(context: PageContext) -> bool:
     """Return whether the page's user may do both steps."""
     return context.may(create_run, import_library)
 
 
-def find_untried(runs: Sequence[RunView]) -> tuple[str, ...]:
+def find_untried_models(runs: Sequence[RunView]) -> tuple[str, ...]:
     """Return which of the two steps has not been tried yet, in a store with few runs."""
     asked = {model for run in runs for model in run.models}
     return (
@@ -138,9 +142,9 @@ class WelcomePanel:
         self.busy = False
         """Whether a step is under way, which a redraw would interrupt."""
 
-    def show(self, weights: Sequence[WeightsView]) -> None:
+    def show_both_steps(self, weights: Sequence[WeightsView]) -> None:
         """Show both steps, and other ways to begin."""
-        if not may_try(self._context):
+        if not may_try_steps(self._context):
             parts.add_paragraph("No runs yet. Starting one needs the role editor.")
             return
         missing = sum(each.download_bytes for each in weights if each.models and not each.present)
@@ -151,8 +155,8 @@ class WelcomePanel:
                 f"machine.{first}"
             )
             with parts.open_box("halves"):
-                self._offer_question()
-                self._offer_call()
+                self._add_question_card()
+                self._add_call_card()
             self._progress = ProgressPanel()
             parts.add_paragraph(
                 "Or ",
@@ -164,16 +168,16 @@ class WelcomePanel:
                 ".",
             )
 
-    def show_untried_steps(self, untried: Sequence[str]) -> None:
+    def show_untried_steps(self, models: Sequence[str]) -> None:
         """Show the steps that have not been tried yet, below the runs."""
         parts.add_heading("Try it")
         with parts.open_box("stack wide"):
             with parts.open_box("halves"):
-                for each in untried:
-                    {"local": self._offer_question, "local-voice": self._offer_call}[each]()
+                for each in models:
+                    {"local": self._add_question_card, "local-voice": self._add_call_card}[each]()
             self._progress = ProgressPanel()
 
-    def _offer_question(self) -> None:
+    def _add_question_card(self) -> None:
         with parts.open_card("Ask the embedded model"):
             parts.add_paragraph(
                 "Ten short questions of the built-in suite, answered by SmolLM2, a very small language model. "
@@ -181,9 +185,9 @@ class WelcomePanel:
                 quiet=True,
             )
             with parts.open_box("row"):
-                parts.add_button("Ask the embedded model", self._exclusive_handler(self._ask_question), "primary")
+                parts.add_button("Ask the embedded model", self._make_exclusive_handler(self._ask_question), "primary")
 
-    def _offer_call(self) -> None:
+    def _add_call_card(self) -> None:
         with parts.open_card("Hear a call"):
             parts.add_paragraph(
                 "A caller asks the embedded voice agent one question, and you hear both of them. This imports ",
@@ -194,9 +198,9 @@ class WelcomePanel:
                 quiet=True,
             )
             with parts.open_box("row"):
-                parts.add_button("Hear a call", self._exclusive_handler(self._make_call))
+                parts.add_button("Hear a call", self._make_exclusive_handler(self._make_call))
 
-    def _exclusive_handler(self, act: Callable[[], Any]) -> Callable[[], Any]:
+    def _make_exclusive_handler(self, handler: Callable[[], Any]) -> Callable[[], Any]:
         """Return a handler that runs only if no other step is under way."""
 
         async def run_handler() -> None:
@@ -205,9 +209,9 @@ class WelcomePanel:
                 return
             self.busy = True
             try:
-                await act()
+                await handler()
             except WelcomeFailed as error:
-                self._progress.warn(str(error))
+                self._progress.show_warning(str(error))
             except UseCaseRefused:
                 self._progress.clear()
                 raise
@@ -238,8 +242,8 @@ class WelcomePanel:
                 quoted = f": “{asked}”" if stage == "caller" else " …"
                 self._progress.show_progress(f"{doing}{quoted} {CALL_DURATION_NOTE}")
 
-        there = f"/runs/{run}/results/{await self._wait_for_run(run, show)}"
-        play_on_next_page(there)
+        there = f"/runs/{run}/results/{await self._wait_for_result_seq(run, show)}"
+        autoplay_on_next_page(there)
         ui.navigate.to(there)
 
     async def _download_missing(self, model: str) -> None:
@@ -248,24 +252,26 @@ class WelcomePanel:
             if model in each.models and not each.present:
                 await wait_for_weights(self._context, each, self._progress.show_progress)
 
-    async def _wait_for_run(self, run: str, show: Callable[[Mapping[Stage, int]], None] = lambda _: None) -> int:
+    async def _wait_for_result_seq(
+        self, run_id: str, on_stages: Callable[[Mapping[Stage, int]], None] = lambda _: None
+    ) -> int:
         """Wait for a run of one call to end, reporting its stage; return the number of its result."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def on_event(event: RunEvent) -> None:
             if isinstance(event, CallsView):
-                show(event.stages)
+                on_stages(event.stages)
             elif isinstance(event, ResultView | FinishedView | DeletedView) and not ended.done():
                 ended.set_result(None)
 
         def on_end() -> None:  # page closed, token revoked, or stream failed: then the user reads this
             if not ended.done():
-                ended.set_exception(WelcomeFailed(f"Live progress of the call ended. See run {run}."))
+                ended.set_exception(WelcomeFailed(f"Live progress of the call ended. See run {run_id}."))
 
-        self._context.follow(run, 0, on_event, on_end)
+        self._context.follow(run_id, 0, on_event, on_end)
         await ended
-        found = await self._context.call(list_results, run, ResultFilter())
+        found = await self._context.call(list_results, run_id, ResultFilter())
         if not found.items:
-            state = await self._context.call(read_progress, run)
-            raise WelcomeFailed(f"The call did not take place: {state.reason or state.status}. See run {run}.")
+            state = await self._context.call(read_progress, run_id)
+            raise WelcomeFailed(f"The call did not take place: {state.reason or state.status}. See run {run_id}.")
         return found.items[0].seq

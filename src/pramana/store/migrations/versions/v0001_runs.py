@@ -6,14 +6,14 @@ from alembic import op
 revision = "0001"
 down_revision = None
 
-_number = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+_integer_type = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
     """Create the first tables."""
     op.create_table(
         "runs",
-        sa.Column("run_no", _number, nullable=False),
+        sa.Column("run_no", _integer_type, nullable=False),
         sa.Column("id", sa.Text, nullable=False),
         sa.Column("owner", sa.Text, nullable=False),
         sa.Column("status", sa.Text, nullable=False),
@@ -35,7 +35,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "cases",
-        sa.Column("case_no", _number, nullable=False),
+        sa.Column("case_no", _integer_type, nullable=False),
         sa.Column("digest", sa.Text, nullable=False),
         sa.Column("body", sa.Text, nullable=False),
         sa.PrimaryKeyConstraint("case_no", name="pk_cases"),
@@ -44,9 +44,9 @@ def upgrade() -> None:
     )
     op.create_table(
         "run_cases",
-        sa.Column("run_no", _number, nullable=False),
+        sa.Column("run_no", _integer_type, nullable=False),
         sa.Column("position", sa.BigInteger, nullable=False),
-        sa.Column("case_no", _number, nullable=False),
+        sa.Column("case_no", _integer_type, nullable=False),
         sa.Column("source_file", sa.Text),
         sa.Column("source_line", sa.BigInteger),
         sa.PrimaryKeyConstraint("run_no", "position", name="pk_run_cases"),
@@ -57,9 +57,9 @@ def upgrade() -> None:
     )
     op.create_table(
         "results",
-        sa.Column("seq", _number, nullable=False),
-        sa.Column("run_no", _number, nullable=False),
-        sa.Column("case_no", _number, nullable=False),
+        sa.Column("seq", _integer_type, nullable=False),
+        sa.Column("run_no", _integer_type, nullable=False),
+        sa.Column("case_no", _integer_type, nullable=False),
         sa.Column("model", sa.Text, nullable=False),
         sa.Column("variant", sa.Text, nullable=False),
         sa.Column("repeat", sa.Integer, nullable=False),
@@ -94,7 +94,7 @@ def upgrade() -> None:
     op.create_index("ix_results_run_no_seq_outcome", "results", ["run_no", "seq", "outcome"])
     op.create_table(
         "scorings",
-        sa.Column("run_no", _number, nullable=False),
+        sa.Column("run_no", _integer_type, nullable=False),
         sa.Column("scoring", sa.Integer, nullable=False),
         sa.Column("label", sa.Text, nullable=False),
         sa.Column("created", sa.Text, nullable=False),
@@ -105,7 +105,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "checks",
-        sa.Column("seq", _number, nullable=False),
+        sa.Column("seq", _integer_type, nullable=False),
         sa.Column("scoring", sa.Integer, nullable=False),
         sa.Column("position", sa.Integer, nullable=False),
         sa.Column("name", sa.Text, nullable=False),

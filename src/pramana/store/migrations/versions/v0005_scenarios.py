@@ -9,7 +9,7 @@ from alembic import op
 revision = "0005"
 down_revision = "0004"
 
-_NAMES = {
+_NEW_NAMES = {
     "expectedOutcome": "expected_outcome",
     "promptAudioUrl": "prompt_audio_url",
     "audioUrl": "audio_url",
@@ -31,11 +31,11 @@ def upgrade() -> None:
 
 
 def _rename_fields(body: str) -> str:
-    scenario = _fields(json.loads(body))
+    scenario = _rename_keys(json.loads(body))
     if scenario.get("turns"):
-        scenario["turns"] = [_fields(turn) for turn in scenario["turns"]]
+        scenario["turns"] = [_rename_keys(turn) for turn in scenario["turns"]]
     return json.dumps(scenario, ensure_ascii=False, separators=(",", ":"))
 
 
-def _fields(values: dict[str, Any]) -> dict[str, Any]:
-    return {_NAMES.get(name, name): value for name, value in values.items()}
+def _rename_keys(values: dict[str, Any]) -> dict[str, Any]:
+    return {_NEW_NAMES.get(name, name): value for name, value in values.items()}
