@@ -95,23 +95,24 @@ LINE = 100
 LIBRARY_HEAD = """\
 # Library reference
 
-Every public name of `pramana`, with its types, generated from the program by `make reference`.
-[From Python](python.md) is the guide. Names that are not on this page are private and may change without notice.
-The examples on this page need `from pramana import *`, and the one of `parametrize` needs pytest.
+The library reference lists every public name of the Python package `pramana`, with its types; `make reference`
+generates it from the program. The guide to the library is [From Python](python.md). Names that the library reference
+does not list are private and may change without notice. The examples in the library reference need
+`from pramana import *`; the example of `parametrize` also needs pytest.
 
-These types of arguments appear in several signatures:
+The following types of arguments appear in the signatures of several functions:
 
-- `Cases` is a path, several paths, cases, dictionaries, or a data frame.
-- `Model` and `Judge` are a model's name or a function.
-- `StoredRun` is the id of a run, its report, or an item of `runs()`.
+- `Cases` is the type of test cases: a path, several paths, cases, dictionaries, or a data frame.
+- `Model` and `Judge` are the types of models and judges: a model's name, or a function.
+- `StoredRun` is the type of a stored run: the id of the run, its report, or an item of `runs()`.
 - `RunOptions` are the other options of a run, as keyword arguments: the fields of [RunRequest](#runrequest), and the
-  fields of [Limits](#limits) (write `max_cost_usd=2`, not `limits=`). The fields `paths` and `cases` are the first
-  argument, `cases`, and the field `repeats` is the argument `repeat`. `selection` may be a dictionary:
-  `selection={"tags": ["vip"]}`.
+  fields of [Limits](#limits) (write `max_cost_usd=2`, not `limits=`). Instead of the fields `paths` and `cases` of
+  `RunRequest`, pass the first argument, `cases`; instead of the field `repeats`, pass the argument `repeat`. The option
+  `selection` may be a dictionary: `selection={"tags": ["vip"]}`.
 - `ResumeOptions` are the options that a resumed run may change: its limits, `cache`, and the functions of its
   `scorers`.
-- `ScorerFunction` is a function of a `ScoringContext`.
-- `Prompt` is text or a list of messages.
+- `ScorerFunction` is a function that takes a `ScoringContext` as its argument.
+- `Prompt` is the type of a prompt: text, or a list of messages.
 """
 SECTIONS = {
     "Evaluate": (
@@ -175,15 +176,18 @@ def library_page() -> str:
 
 
 ATTRIBUTES = {
-    "pramana.library.report:ModelReport": "a value of `report.by_model`",
-    "pramana.analyse.summary:Summary": "`report.summary`",
-    "pramana.analyse.summary:Rate": "a value of `report.summary.by[...]`, and `report.summary.overall`",
-    "pramana.analyse.intervals:Interval": "the interval of a `Rate`",
-    "pramana.analyse.scores:ScoreSummary": "an item of `report.summary.scores`",
-    "pramana.app.views:CaseView": "`result.case`",
-    "pramana.app.views:ReplyView": "`result.reply`; tokens, costs and times are attributes of the result itself",
-    "pramana.app.views:CheckView": "an item of `result.checks`",
-    "pramana.app.comparisons:FlipView": "an item of `comparison.lost` and `comparison.gained`",
+    "pramana.library.report:ModelReport": "the values of the dictionary `report.by_model` of a report",
+    "pramana.analyse.summary:Summary": "the attribute `report.summary` of a report",
+    "pramana.analyse.summary:Rate": (
+        "the attribute `report.summary.overall` of a report, and of the values of the dictionaries in "
+        "`report.summary.by`"
+    ),
+    "pramana.analyse.intervals:Interval": "the attribute `interval` of a `Rate`",
+    "pramana.analyse.scores:ScoreSummary": "the items of the list `report.summary.scores` of a report",
+    "pramana.app.views:CaseView": "the attribute `case` of a result",
+    "pramana.app.views:ReplyView": "the attribute `reply` of a result, which itself has the tokens, costs and times",
+    "pramana.app.views:CheckView": "the items of the list `checks` of a result",
+    "pramana.app.comparisons:FlipView": "the items of the lists `lost` and `gained` of a comparison",
 }
 """Types that users meet as attributes of what they get, and where."""
 WITH_MEMBERS = ("Rate",)
@@ -193,11 +197,14 @@ WITH_MEMBERS = ("Rate",)
 def _attribute_tables() -> Iterator[str]:
     """Yield the fields of each type that users meet and never make."""
     yield "## Attributes of reports, results and comparisons\n"
-    yield "`evaluate` and `compare` return these types; you do not create them, so `pramana` does not export them.\n"
+    yield (
+        "Reports, results and comparisons have attributes of the following types; you do not create objects of these "
+        "types, so `pramana` does not export the types.\n"
+    )
     for place, where in ATTRIBUTES.items():
         module, _, name = place.partition(":")
         found = getattr(import_module(module), name)
-        yield f"### `{name}`\n\nThe type of {where}.\n"
+        yield f"### `{name}`\n\n`{name}` is the type of {where}.\n"
         yield "| field | type | |\n| --- | --- | --- |"
         yield from (f"| `{each.name}` | `{_cell(each.type)}` | {_cell(each.text)} |" for each in _fields(found))
         yield ""

@@ -26,7 +26,7 @@ Need = Literal["ideal", "judge_prompt", "schema"]
 
 
 class Verdict(Struct, frozen=True):
-    """The decision of an assertion type about one output."""
+    """The decision of an assertion type whether one output passes."""
 
     outcome: Outcome
     reason: str

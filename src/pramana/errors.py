@@ -154,7 +154,7 @@ class _ErrorAttributes(TypedDict, total=False):
 
 
 class PramanaError(Exception):
-    """An error with a message for the user and, where possible, a hint."""
+    """The base class of Pramana's errors: an error with a message for the user and, where possible, a hint."""
 
     code: ClassVar[str] = "error"
     http_status: ClassVar[int] = 500
@@ -179,7 +179,7 @@ class PramanaError(Exception):
         self.hint = hint
 
     def explain(self, hints: Mapping[HintKey, str]) -> str:
-        """Return the message and the hint, in a front end's words.
+        """Return the error's message and its hint, in the words of a front end.
 
         >>> NotFound("there is no run yet", hint=Hint("start_run")).explain(COMMAND_HINTS)
         'there is no run yet; start a run: pramana run'
@@ -207,14 +207,14 @@ MAX_FOLDED_PROBLEMS = 3
 
 
 class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_code=2):
-    """The input is not valid; `problems` has every problem with its place."""
+    """The error for invalid input; its attribute `problems` has every problem with its place."""
 
     def __init__(self, message: str, problems: Sequence[Problem] = (), *, hint: Hint | None = None) -> None:
         super().__init__(message, hint=hint)
         self.problems = tuple(problems)
 
     def with_paths(self, rename_path: Callable[[str], str]) -> "InvalidInput":
-        """Return this error with another name for each field, in the words of a front end; files keep their paths."""
+        """Return the error with another name for each field, in the words of a front end; paths of files stay."""
         if any(each.file for each in self.problems):
             return self
         renamed = [replace(each, path=rename_path(each.path)) for each in self.problems]
@@ -222,7 +222,7 @@ class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_cod
 
     @classmethod
     def from_problems(cls, problems: Sequence[Problem], total_count: int = 0) -> "InvalidInput":
-        """Make one exception from the problems, led by the first.
+        """Make one exception that starts with the first problem.
 
         `total_count` also counts problems that were not kept.
 
@@ -302,7 +302,7 @@ class Stopped(PramanaError, code="stopped"):
 
 
 class ProviderError(PramanaError, code="provider_error", http_status=502):
-    """A provider did not reply as expected."""
+    """The error for a provider that did not reply as expected."""
 
     transient: ClassVar[bool] = False
     """Whether a retry may help."""

@@ -21,10 +21,10 @@ HASH_PREFIX = "sha256:"
 
 
 def hash_suite(path: str | PathLike[str], content: bytes | None = None) -> str:
-    """Return the hash of a suite file: of its cases as written, sorted by ID, in canonical JSON.
+    """Return the hash of a suite file: the hash of its cases as written, sorted by ID, in canonical JSON.
 
-    Line order, blank lines, spaces and line ends do not matter; every character of every case does. `content` replaces
-    the file's content.
+    The order of lines, blank lines, spaces and line ends do not change the hash of a suite; every character of every
+    case does. `content` replaces the file's content.
     """
     with open_file(path, content) as file, SortedCases() as cases:
         lines = (line for line in read_lines(file) if not line.is_blank)
@@ -46,7 +46,7 @@ def hash_suite(path: str | PathLike[str], content: bytes | None = None) -> str:
 
 
 def hash_output(output: str) -> str:
-    """Return the hash of one output.
+    """Return the SHA-256 hash of one output of a model.
 
     >>> hash_output("four")
     'sha256:04efaf080f5a3e74e1c29d1ca6a48569382cbbcd324e8d59d2b83ef21c039f00'
@@ -59,7 +59,8 @@ def hash_output(output: str) -> str:
 def hash_result(model_id: str, case_id: str, output: str) -> str:
     """Return the hash of one result: model, case and output joined by `|`, as the published format defines it.
 
-    A `|` inside a field can make two results collide; Pramana's own records use `RecordDigest`.
+    If a field contains `|`, two different results can have the same hash; for its own records, Pramana uses
+    `RecordDigest`.
     """
     return hash_output(f"{model_id}|{case_id}|{output}")
 

@@ -18,7 +18,7 @@ CaseKind = Literal["test_case", "scenario"]
 
 
 class Outcome(StrEnum):
-    """The outcome of a check or a result. Errored and unscored are no verdict: they do not count as failed."""
+    """The outcome of a check or a result. Errored and unscored are not verdicts: they do not count as failed."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -180,7 +180,7 @@ class Scenario(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """One judgement of one reply."""
+    """The verdict of one assertion, judge or scorer on one reply."""
 
     name: str
     version: str
@@ -217,7 +217,7 @@ Purpose = Literal["case", "judge", "embedding"]
 
 
 class Request(Struct, frozen=True):
-    """One conversation to send to one model."""
+    """A request: one conversation that is sent to one model."""
 
     model: str
     """The provider's name for the model, without the provider's prefix."""
@@ -233,7 +233,7 @@ class Request(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """Token counts as the provider reported them; None is unknown, never zero."""
+    """The token counts of a reply as the provider reported them; None means that a count is unknown, never zero."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -253,7 +253,7 @@ class Call(Struct, frozen=True):
 
 
 class ToolCall(Struct, frozen=True):
-    """A tool call in a reply.
+    """A call of a tool that the model made in its reply.
 
     >>> str(ToolCall("get_weather", '{"city":"Paris"}'))
     'get_weather({"city":"Paris"})'
@@ -363,7 +363,7 @@ class Ask(Protocol):
 
 
 class Provider(Protocol):
-    """Translates requests for a model's API. No retries, no limits, no cache.
+    """A provider translates requests for the API of a model, without retries, limits or a cache of its own.
 
     A registered provider also has `open(target, account)`, a class method that returns an instance.
     """
@@ -377,7 +377,7 @@ class Provider(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close the connections; the provider receives no requests after that."""
+        """Close the provider's connections; after `close`, the provider receives no more requests."""
         ...
 
 
@@ -388,7 +388,10 @@ class EmbeddingProvider(Protocol):
 
 
 class Target(Struct, frozen=True):
-    """A model, as typed and as resolved. Runs store it, without a key, so that they can be resumed."""
+    """A model, as the user typed it and as Pramana resolved it.
+
+    A run stores its targets, without API keys, so that the run can be resumed.
+    """
 
     typed: str
     """What the user typed: `gpt-5`, `openai:gpt-5`, `http://localhost:8000/v1#llama`."""
@@ -453,7 +456,7 @@ class Spent(Struct):
 
 
 class Run(Struct, frozen=True):
-    """A plan and its progress."""
+    """A stored run: its plan and its progress."""
 
     id: str
     plan: Plan
@@ -492,5 +495,5 @@ class Run(Struct, frozen=True):
 
     @property
     def reference(self) -> str:
-        """Return the ID, followed by the scoring if that is not the newest: `RUN@1`."""
+        """Return the ID of the run, followed by the number of its scoring unless that is the newest: `RUN@1`."""
         return self.id if self.scoring is None else f"{self.id}@{self.scoring}"

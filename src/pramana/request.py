@@ -56,7 +56,10 @@ NO_FILTER = _NoFilter()
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """Filters on cases. A case must pass every filter; within one filter, any value may match (`all_tags`: all must).
+    """Filters on cases.
+
+    A case is selected if it passes every filter; it passes a filter if it matches any value of the filter
+    (`all_tags`: every value).
 
     >>> bool(Selection()), bool(Selection(tags=("domain:",)))
     (False, True)
@@ -86,7 +89,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         return bool(self.to_recorded())
 
     def empty_filters(self) -> list[str]:
-        """Return the filters that were given as an empty list, unlike those that were left out.
+        """Return the names of the filters that were given as an empty list, which is not the same as left out.
 
         >>> Selection(ids=()).empty_filters(), Selection().empty_filters()
         (['ids'], [])
@@ -127,7 +130,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         return " ".join(f"{_OPTION_BY_FILTER.get(name, f'--{name}')} {value}" for name, value in values)
 
     def matches(self, case: Case) -> bool:
-        """Return whether a case passes every filter but the limit."""
+        """Return whether a case passes every filter; the limit on the number of cases is not checked."""
         facets = case.facets
         return (
             (not self.categories or facets.category in self.categories)
@@ -140,7 +143,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         )
 
     def select_cases(self, cases: Iterable[Case]) -> Iterator[Case]:
-        """Yield the cases that match, up to the limit, reading them as needed."""
+        """Yield the cases that match the selection, up to its limit; only as many cases are read as needed."""
         return islice(filter(self.matches, cases), self.limit)
 
 
@@ -302,7 +305,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     """Whether to reuse cached replies to identical requests."""
 
     def sampling(self) -> dict[str, Any]:
-        """Return every parameter sent with a case. None overrides a default, so that the parameter is not sent."""
+        """Return every parameter that is sent with a case; the value None stops a default from being sent."""
         stated = {name: getattr(self, name) for name in MODEL_PARAMETER_FIELDS}
         unset = {
             name for name, value in stated.items() if value is None and MODEL_PARAMETER_FIELDS[name].default is None

@@ -139,7 +139,7 @@ def test_the_docs_state_the_number_of_built_in_scenarios() -> None:
     assert len(languages) == 10
     assert f"**{languages.total()} scenarios** in ten languages" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"{languages['en']} in English" in (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"{languages.total()} scenarios under" in (DOCS / "scenarios.md").read_text(encoding="utf-8")
+    assert f"{languages.total()} built-in scenarios in" in (DOCS / "scenarios.md").read_text(encoding="utf-8")
     assert f"{languages['en']} are in English" in (DOCS / "scenarios.md").read_text(encoding="utf-8")
     assert f"all {languages['en']} English scenarios" in (DOCS / "voice.md").read_text(encoding="utf-8")
 
@@ -332,7 +332,11 @@ def test_the_documented_retry_limits_match_the_code() -> None:
 
     page = " ".join((DOCS / "running.md").read_text(encoding="utf-8").split())
     assert (MAX_ATTEMPTS, MAX_ATTEMPTS_BEFORE_REPLY, MAX_RETRY_AFTER_S, DEFAULT_MAX_TOKENS) == (10, 4, 900, 1024)
-    for said in ("up to ten attempts over two to three minutes, four while", "longer than 15 minutes", "it is 1,024"):
+    for said in (
+        "up to ten attempts over two to three minutes, or up to four attempts as long as no request",
+        "a pause of more than 15 minutes",
+        "Pramana sends 1,024",
+    ):
         assert said in page
 
 

@@ -31,27 +31,27 @@ class Rate(Struct, frozen=True):
 
     @property
     def scored_count(self) -> int:
-        """Results with a verdict: passed or failed."""
+        """The number of results with a verdict: passed or failed."""
         return self.passed + self.failed
 
     @property
     def undecided_count(self) -> int:
-        """Results without a verdict."""
+        """The number of results without a verdict."""
         return self.errored + self.unscored + self.skipped
 
     @property
     def total(self) -> int:
-        """All results, with a verdict or without."""
+        """The number of all results, with a verdict or without."""
         return self.scored_count + self.undecided_count
 
     @property
     def value(self) -> float | None:
-        """The pass rate: the share of results with a verdict that passed; None when nothing has one."""
+        """The pass rate: the share of results with a verdict that passed; None if no result has a verdict."""
         return self.passed / self.scored_count if self.scored_count else None
 
     @property
     def interval(self) -> Interval | None:
-        """Wilson's 95 % interval of the pass rate, with cases as the units: it has `low` and `high`. None without any.
+        """Wilson's 95 % interval of the pass rate (`low`, `high`), by cases, not replies; None without verdicts.
 
         Several results of one case are not several cases. They count as if they always agreed: at temperature 0 they
         nearly do, and otherwise the interval is too wide rather than too narrow. Repeats never narrow it.

@@ -408,7 +408,7 @@ class AudioView(View, frozen=True, kw_only=True):
 
 
 class ResultDetailView(ResultView, frozen=True, kw_only=True):
-    """A result in full."""
+    """One result with its case, reply and checks in full."""
 
     system_prompt: str | None
     case: CaseView

@@ -101,11 +101,11 @@ def evaluate(
     progress: bool | None = None,
     **options: Unpack[RunOptions],
 ) -> Report:
-    """Send the cases to the models, check and store every reply, and return the report.
+    """Send the test cases to the models, check and store every reply, and return the report of the run.
 
     After Ctrl-C, or the interrupt button of a notebook, the calls in flight are finished and stored before
-    `KeyboardInterrupt` is raised; `resume` continues the run. A second interrupt ends the run immediately. By default,
-    `progress` is shown in terminals and notebooks.
+    `KeyboardInterrupt` is raised; `resume` continues the run. A second Ctrl-C or interrupt ends the run immediately. By
+    default, `evaluate` shows the progress of the run in terminals and notebooks; `progress=False` turns it off.
 
     Options:
 
@@ -116,7 +116,7 @@ def evaluate(
     - `embedder`, `stt`, `voice`: models for `semantic_similarity`, for transcripts of calls, and for spoken prompts
     - `scorers`: functions, or names of installed scorers, that check every reply too
     - `system_prompt`: sent before the messages of every case
-    - `temperature` (0), `seed` (42), `max_tokens`, `top_p`: sampling; None sends none
+    - `temperature` (0), `seed` (42), `max_tokens`, `top_p`: sampling parameters; with None, the parameter is not sent
     - `parameters`: any other parameter, by the provider's name for it
     - `name`, `note`: of the run, for lists
     - `cache`: whether to reuse replies to identical requests
@@ -141,9 +141,9 @@ async def evaluate_async(
     progress: bool | None = None,
     **options: Unpack[RunOptions],
 ) -> Report:
-    """Do what `evaluate` does, with the same options, in the running event loop.
+    """Evaluate models in the running event loop of async code, with the same options as `evaluate`.
 
-    Coroutine functions run in that loop too.
+    Coroutine functions that you pass as models or judges run in the same event loop as `evaluate_async`.
     """
     return await _make_session(cases, model, models, judge, repeat, options).run(progress)
 
@@ -158,9 +158,12 @@ def stream(
     repeat: int = 1,
     **options: Unpack[RunOptions],
 ) -> Stream:
-    """Return a stream that yields each result once it is stored, for `async for`; options are those of `evaluate`.
+    """Start a run, and return a stream that yields each result once it is stored, for `async for`.
 
-    Leaving the loop early stops the run after the calls in flight are finished; `resume` continues the run.
+    The options of `stream` are those of `evaluate`.
+
+    If you leave the loop over the stream early, the run stops after the calls in flight are finished; `resume`
+    continues the run.
     """
     return Stream(_make_session(cases, model, models, judge, repeat, options))
 
@@ -177,10 +180,11 @@ def resume(
 ) -> Report:
     """Resume a run that did not finish.
 
-    It keeps the limits that it was started with, except those passed here; `max_cost_usd=None` removes one. If a limit
-    on cost or tokens ended the run, pass a higher one: otherwise it ends again without sending anything.
-    A run of functions needs them again, as `model`, `models`, `judge` or `scorers`, unless they can be imported by
-    name. Pass a renamed function under its old name: `models={"python:__main__:agent": function}`.
+    The resumed run keeps the limits with which it was started, except the limits that you pass to `resume`;
+    `max_cost_usd=None` removes the cost limit. If a limit on cost or tokens ended the run, pass a higher limit to
+    `resume`: with the same limit, the run ends again without sending anything. If a run used functions, pass the
+    functions to `resume` again, as `model`, `models`, `judge` or `scorers`, unless Pramana can import them by name. If
+    you have renamed a function, pass it under its old name: `models={"python:__main__:agent": function}`.
     """
     return run_blocking(_resume_session(run, model, models, judge, options, get_functions_loop), progress)
 
@@ -195,7 +199,7 @@ async def resume_async(
     progress: bool | None = None,
     **options: Unpack[ResumeOptions],
 ) -> Report:
-    """Do what `resume` does, in the running event loop."""
+    """Resume a run in the running event loop of async code, otherwise like `resume`."""
     return await _resume_session(run, model, models, judge, options).run(progress)
 
 
@@ -212,9 +216,11 @@ def estimate(
     repeat: int = 1,
     **options: Unpack[RunOptions],
 ) -> Estimate:
-    """Estimate `evaluate` with the same arguments: cases, calls, tokens, cost, and what will be missing.
+    """Estimate what `evaluate` would do: its cases, calls, tokens and cost, and what is missing for it.
 
-    Nothing is sent and nothing is stored. `str()` returns the estimate as text.
+    The arguments of `estimate` are those of `evaluate`; what may be missing are judges, API keys and prices.
+
+    `estimate` sends nothing to a model and stores nothing. `str()` returns the estimate as text.
 
     >>> estimate({"input": "Say hello.", "ideal": "hello"}, model="fake:echo", repeat=3).calls
     3
@@ -232,7 +238,7 @@ def estimate(
 def load_report(run: StoredRun = "latest") -> Report:
     """Return the report of a stored run, named by its id, the beginning of its id, `latest`, or an item of `runs()`.
 
-    `RUN@0` is the run by its first scoring; `report.scorings` lists all of them.
+    `RUN@0` names the run with its first scoring; `report.scorings` lists all scorings of a run.
     """
     with closing(open_store(find_store_url(run))) as store:
         return make_report(store, store.runs.find_scored(_format_run_reference(run)))
@@ -251,9 +257,11 @@ def _format_run_reference(run: StoredRun) -> str:
 
 @_hide_internal_frames
 def runs(limit: int = 20, *, model: str | None = None, suite: str | None = None, name: str | None = None) -> RunList:
-    """Return stored runs, newest first: those of a model or of a suite, or with a name. `print` shows a table.
+    """Return the stored runs, newest first, optionally only those of one model, of one suite or with one name.
 
-    `suite` is the beginning of a suite's name, `name` a part of the name that a run was given:
+    `print(pramana.runs())` shows the stored runs as a table.
+
+    The argument `suite` is the beginning of a suite's name, and `name` a part of the name that a run was given:
     `pramana.evaluate(…, name="nightly")`.
 
     >>> report = evaluate({"input": "Say hello.", "ideal": "hello"}, model="fake:echo", name="greeting")
@@ -558,11 +566,12 @@ def compare(
 ) -> Comparison:
     """Compare two runs, or two models of one run, case by case.
 
-    A side is a report, the id of a run, an item of `runs()`, or the path of a results.json file.
+    Each of the arguments `base` and `new` is a report, the id of a run, an item of `runs()`, or the path of a
+    results.json file.
 
-    `RUN@0` is a run by its first scoring, so two scorings of one run are compared too, with `any_judge=True`.
-    `str()` of what is returned is the answer in a sentence. Without `new`, two models of `base` are compared. Of runs
-    with several models, `model` and `new_model` say which.
+    `RUN@0` names a run with its first scoring, so you can also compare two scorings of one run, with `any_judge=True`.
+    `str()` of the returned comparison says in a sentence which side is better. Without `new`, `compare` compares two
+    models of the run `base`. For runs with several models, `model` and `new_model` name the models to compare.
     """
     from pramana.app.comparison_sides import compare_sides
     from pramana.app.references import ModelUnclear, resolve_sides

@@ -11,8 +11,9 @@ MAX_EXAMPLES = 100
 class Comparison(FullComparisonView, frozen=True, kw_only=True):
     """A comparison of two runs or models, with every case.
 
-    `str()` returns the conclusion in a sentence, and another sentence if the two sides were sent different requests.
-    `examples` has the first 100 flipped cases with both replies, then replies that changed while the verdict did not.
+    `str()` of a comparison returns its conclusion in a sentence, and another sentence if the two sides were sent
+    different requests. The field `examples` of a comparison has the first 100 flipped cases with the replies of both
+    sides, and then replies that changed while their verdict did not.
     """
 
     def __str__(self) -> str:

@@ -5,10 +5,11 @@ from pramana.report.estimate import render_estimate
 
 
 class Estimate(EstimateView, frozen=True, kw_only=True):
-    """The estimate of a run. Token counts are approximate, and nothing was sent or stored.
+    """The estimate of a run. The token counts of an estimate are approximate, and an estimate sends and stores nothing.
 
-    `cost_usd` is None if a price is unknown: `unknown_prices` has the models. `unjudged` has the cases that will have
-    no verdict without a judge, and `missing_keys` the providers without a key.
+    The field `cost_usd` of an estimate is None if a price is unknown: `unknown_prices` has the models without a price.
+    The field `unjudged` has the cases that will have no verdict without a judge, and `missing_keys` has the providers
+    without an API key.
     """
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ MAX_LISTED = 2**31
 
 
 class RunRecord(Struct, frozen=True, kw_only=True):
-    """A stored run in brief; `pramana.load_report(record.id)` returns its report."""
+    """A summary of one stored run; `pramana.load_report(record.id)` returns the run's report."""
 
     id: str
     date: str
@@ -36,7 +36,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
 
     @property
     def pass_rate(self) -> float | None:
-        """The share of results with a verdict that passed, of all models together; None without any."""
+        """The share of results with a verdict that passed, over all models; None if no result has a verdict."""
         scored = self.passed + self.failed
         return self.passed / scored if scored else None
 
@@ -49,7 +49,10 @@ class RunRecord(Struct, frozen=True, kw_only=True):
 
 
 class RunList(list[RunRecord]):
-    """Stored runs, newest first. As text: one line per run, and the total number if more runs are stored."""
+    """The list of stored runs that `pramana.runs` returns, newest first.
+
+    As text, the list has one line per run, and the total number of runs if more are stored.
+    """
 
     def __init__(self, runs: Iterable[RunRecord], total: int) -> None:
         super().__init__(runs)

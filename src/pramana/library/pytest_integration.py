@@ -77,11 +77,13 @@ def make_evaluate(
 
 
 def parametrize(cases: Cases, *, selection: Selection | Mapping[str, Any] | None = None) -> "pytest.MarkDecorator":
-    """Make one pytest test of each case. The test takes the argument `case`, and its id is the id of the case.
+    """Make one pytest test of each case.
 
-    `cases` are what `evaluate` takes: a file or folder, several of them, cases, dictionaries, or a data frame.
-    `selection` filters them: `{"tags": ["vip"]}`, or a `pramana.Selection`. A relative path is looked for in the
-    current folder, then beside the file that names it.
+    The parametrized test takes the argument `case`; the id of each pytest test is the id of its case.
+
+    The argument `cases` is the same as for `evaluate`: a file or folder, several of them, cases, dictionaries, or a
+    data frame. The argument `selection` filters the cases: `{"tags": ["vip"]}`, or a `pramana.Selection`. Pramana looks
+    for a relative path in the current folder, then in the folder of the Python file that names the path.
 
     >>> tests = parametrize([{"id": "capital", "input": "What is the capital of France?", "ideal": "Paris"}])
     >>> [each.id for each in tests.args[1]]

@@ -77,7 +77,7 @@ class Report:
 
     @property
     def summary(self) -> Summary:
-        """Every sum: by category, difficulty, tag, language, check and model, with tokens, costs and times.
+        """The run's pass rates by category, difficulty, tag, language, check and model, with tokens, costs and times.
 
         `report.summary.overall` and `report.summary.by["category"]["billing"]` are rates, each with `value` (the pass
         rate) and `interval`.
@@ -96,12 +96,12 @@ class Report:
 
     @property
     def stop_reason(self) -> str | None:
-        """Why the run ended early; None when it finished."""
+        """The reason why the run ended early; None if the run finished."""
         return None if self.finished else self.run.reason or self.run.status
 
     @property
     def models(self) -> list[str]:
-        """The models, by the names that were passed."""
+        """The names of the tested models, as they were passed."""
         return [target.typed for target in self.run.plan.targets]
 
     # ── Pass rates ──
@@ -115,7 +115,7 @@ class Report:
 
     @property
     def pass_rate(self) -> float | None:
-        """The share of results with a verdict that passed; errors do not count. Of several models: `by_model`.
+        """The share of results with a verdict that passed, without errored ones; for several models, use `by_model`.
 
         It is None when no result has a verdict. In an `if`, use `passed` or `assert_pass_rate`, which count errors.
         """
@@ -189,7 +189,7 @@ class Report:
             return scoring_views(store, self.run)
 
     def use_scoring(self, number: int) -> "Sequence[ScoringView]":
-        """Make a scoring current until the run is re-scored, and return all scorings of the run.
+        """Make the scoring with this number current until the run is re-scored, and return all scorings of the run.
 
         This report stays as it is; `pramana.load_report(report.run_id)` reads the run by that scoring.
         """
@@ -209,7 +209,7 @@ class Report:
             return list(iterate_records(self.run, store.results.iterate_with_cases(self.run)))
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return the records as a pandas data frame; pandas must be installed. Missing numbers are NaN."""
+        """Return the results as a pandas data frame; pandas must be installed. Missing numbers are NaN."""
         try:
             import pandas as pd
         except ImportError as error:
@@ -221,7 +221,7 @@ class Report:
         return frame.astype({name: "float64" for name in numbers if frame[name].isna().all()})
 
     def to_polars(self) -> "pl.DataFrame":
-        """Return the records as a polars data frame; polars must be installed."""
+        """Return the results as a polars data frame; polars must be installed."""
         try:
             import polars as pl
         except ImportError as error:
@@ -269,7 +269,7 @@ class Report:
     # ── Assertions ──
 
     def assert_pass_rate(self, minimum: float, *, confidence: float | None = None) -> None:
-        """Raise `AssertionError` unless the pass rate of each model is at least this.
+        """Raise `AssertionError` unless the pass rate of each model is at least `minimum`.
 
         Results without a verdict count as failed. With `confidence`, the pass rate must be proven to be that high: the
         exact lower bound at that confidence decides, instead of what was observed.

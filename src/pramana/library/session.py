@@ -311,13 +311,13 @@ def _runs_in_functions_loop() -> bool:
 
 
 class Stream:
-    """The results of a run, each once it is stored: `async with pramana.stream(…) as results`, then `async for`.
+    """The object that `pramana.stream` returns: it yields the results of a run, each once it is stored.
 
-    The run waits for its consumer: unread results and requests in flight are together at most about `concurrency`.
-    Leaving the `async with` block stops the run and waits until the calls in flight are finished and stored; `resume`
-    continues the run. Without the block, the run stops once the stream is closed (`aclose`) or garbage
-    collected, without waiting for the calls in flight. Waiting for a result can be cancelled (`asyncio.wait_for`)
-    without losing any.
+    The run of a stream waits for the code that reads it: unread results and requests in flight are together at most
+    about `concurrency`. If you leave the `async with` block of a stream, the run stops, and your code waits until the
+    calls in flight are finished and stored; `resume` continues the run. Without an `async with` block, the run of a
+    stream stops once the stream is closed (`aclose`) or garbage collected, without waiting for the calls in flight.
+    You can cancel waiting for a result of a stream (`asyncio.wait_for`) without losing the result.
     """
 
     def __init__(self, session: Session) -> None:
@@ -333,7 +333,7 @@ class Stream:
 
     @property
     def run_id(self) -> str | None:
-        """The id of the run; None before the first result was awaited."""
+        """The id of the stream's run; None before the first result was awaited."""
         return self._session.run_record.id if self._session.run_record else None
 
     def __repr__(self) -> str:
@@ -396,7 +396,7 @@ class Stream:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop the run if it has not ended, and wait until the calls in flight are finished and stored."""
+        """Stop the stream's run if it has not ended, and wait until the calls in flight are finished and stored."""
         if self._done is not None:
             self._leave_early()
             with suppress(Exception):  # a caller that leaves early wants neither results nor errors

@@ -47,7 +47,7 @@ LIBRARY_PREFIX = "library:"
 
 @dataclass(slots=True)
 class ValidationReport:
-    """The findings of a validation, over all files."""
+    """The errors and warnings of a validation, for all files."""
 
     problems: Problems
     files: int = 0
@@ -62,7 +62,7 @@ class ValidationReport:
 
     @property
     def ok(self) -> bool:
-        """True if there are no errors; warnings are allowed."""
+        """True if the validation found no errors; warnings are allowed."""
         return self.problems.errors == 0
 
 

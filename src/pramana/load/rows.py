@@ -48,9 +48,10 @@ def make_case(
 ) -> model.Case:
     """Return a case.
 
-    `check` is an assertion type or a whole assertion; with an `ideal` and no check, the reply must contain it, ignoring
-    case. `expected_outcome` is what a judge decides by. A case with none of these is for scorers. Without an `id`, one
-    is made from the content.
+    The argument `check` is an assertion type or a whole assertion; with an `ideal` and no `check`, the reply must
+    contain the ideal, ignoring case. The argument `expected_outcome` describes a good reply for the judge. A case
+    without `ideal`, `check` and `expected_outcome` is for scorers. If a case has no `id`, Pramana makes an id from its
+    content.
 
     >>> case = Case("What is the capital of France?", ideal="Paris")
     >>> case.id, case.assertion.type, case.ideals

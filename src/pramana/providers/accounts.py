@@ -28,7 +28,7 @@ CONNECT_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """How to reach one provider account."""
+    """The base URL, API key and proxy with which Pramana reaches one account at a provider."""
 
     base_url: str
     key: str | None = field(default=None, repr=False)

@@ -64,7 +64,7 @@ _MESSAGE_KEYS = ("role", "content")
 
 
 class Score(Struct, frozen=True):
-    """A score of a reply, with its reason.
+    """The score that a scorer gives a reply, with its reason.
 
     >>> Score(0.5, reason="One of two facts is there.", evidence={"found": ["Paris"]}).value
     0.5
