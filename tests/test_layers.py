@@ -47,7 +47,7 @@ def test_no_import_cycles_even_by_late_imports() -> None:
 
 def test_modules_and_functions_stay_short() -> None:
     """600 lines a module, 80 a function; a function that only states data (a schema, a table) may be longer."""
-    data = {"results_schema", "upgrade"}
+    data = {"make_results_schema", "upgrade"}
     long = []
     for file in Path(pramana.__file__).parent.rglob("*.py"):
         text = file.read_text(encoding="utf-8")

@@ -311,7 +311,7 @@ def find_lone_surrogate(text: str) -> JsonToken | None:
     """Return the position of an escaped lone surrogate in valid JSON, or None.
 
     >>> find_lone_surrogate('{"a": "\\\\ud83d\\\\ude00 and \\\\ud800"}')
-    Place(path=('a',), column=25, is_key=False, text='')
+    JsonToken(path=('a',), column=25, is_key=False, text='')
     """
     high: re.Match[str] | None = None
     for escape in _JSON_ESCAPE_RE.finditer(text):

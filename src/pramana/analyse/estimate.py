@@ -71,7 +71,7 @@ class Estimate(Struct):
     def warnings(self) -> list[str]:
         """What the run or this estimate will lack, in sentences.
 
-        >>> Estimate(shares=[ModelEstimate("local", "model")], unjudged={"local": 2}).warnings
+        >>> Estimate(model_estimates=[ModelEstimate("local", "model")], unjudged_counts={"local": 2}).warnings
         ['2 cases will have no verdict: name a judge']
         """
         models = sum(each.purpose == "model" for each in self.model_estimates)

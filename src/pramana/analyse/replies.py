@@ -70,7 +70,7 @@ def compare_replies(
     >>> passed = Outcome.PASSED
     >>> before, now = {"a": [ComparableAnswer(passed, 1, 7)]}, {"a": [ComparableAnswer(passed, 2, 9)]}
     >>> compare_replies(before, now).first_changes
-    (ChangedReply(case='a', base=7, new=9),)
+    (ChangedReply(case='a', base_result_number=7, new_result_number=9),)
     """
     compared = changed = 0
     first: list[ChangedReply] = []

@@ -84,7 +84,7 @@ class ScoreTally:
     >>> scores = ScoreTally()
     >>> for value in (1, 2, 3, 4, 5, 6):
     ...     scores.add("gpt-5", Check("words", "1", Outcome.UNSCORED, "", value, decides=False))
-    >>> scores.summarise(per_case=1)[0].mean
+    >>> scores.summarise(1)[0].mean
     3.5
     """
 
@@ -153,7 +153,7 @@ class RubricTally:
     >>> check = Check("rubric", "1", Outcome.PASSED, "", evidence={"scores": {"accuracy": 8, "helpfulness": 6}})
     >>> tally = RubricTally()
     >>> tally.add("gpt-5", Facets("task-completion", "easy", "en"), [check])
-    >>> [(each.check, each.mean) for each in tally.averages(per_case=1).overall]
+    >>> [(each.check, each.mean) for each in tally.averages(1).overall]
     [('accuracy', 8.0), ('helpfulness', 6.0)]
     """
 

@@ -93,7 +93,7 @@ def parse_yaml(text: str) -> Document:
     """Parse one document.
 
     >>> document = parse_yaml("answer: no")
-    >>> key, value = document.parse_root.value[0]
+    >>> key, value = document.root.value[0]
     >>> document.typed_text(value), find_node_position(key)
     ('no', TextPosition(line=1, column=1))
     """

@@ -396,7 +396,7 @@ def _draw_trend(
 def _find_point_positions(points: Sequence[TrendPoint]) -> list[float]:
     """Return the positions of points along the axis, from 0 to 1: by time if every point has one.
 
-    >>> dated = [TrendPoint(1, at=datetime(2026, 1, day)) for day in (1, 2, 5)]
+    >>> dated = [TrendPoint(1, started=datetime(2026, 1, day)) for day in (1, 2, 5)]
     >>> [round(each, 2) for each in _find_point_positions(dated)]
     [0.0, 0.25, 1.0]
     >>> _find_point_positions([TrendPoint(1), TrendPoint(1), TrendPoint(1)]), _find_point_positions([TrendPoint(1)])

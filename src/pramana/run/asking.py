@@ -152,7 +152,7 @@ class Budget(Spent, kw_only=True):
     def may_be_exhausted(self) -> bool:
         """Return whether the requests in flight may reach a limit; False without any, so that no request waits forever.
 
-        >>> near = Budget(max_tokens=100, tokens=0, under_way=2)
+        >>> near = Budget(max_tokens=100, tokens=0, requests_in_flight=2)
         >>> near.may_be_exhausted(), near.add_reply(Reply("", Usage(40, 0))), near.may_be_exhausted()
         (False, None, True)
         """

@@ -179,7 +179,7 @@ def scorer(
     >>> @scorer(version="2", pass_at=0.5)
     ... def brevity(context):
     ...     return 1 / len(context.reply.text.split())
-    >>> brevity.check_name, brevity.version, brevity.pass_at
+    >>> brevity.name, brevity.version, brevity.pass_at
     ('brevity', '2', 0.5)
     """
     if function is not None:

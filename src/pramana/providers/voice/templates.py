@@ -102,7 +102,7 @@ def parse_template(text: str) -> tuple[str | Placeholder, ...]:
     """Return the pieces of a text and the placeholders between them.
 
     >>> parse_template("Token {key}")
-    ('Token ', Hole(name='key', text=False, otherwise=...))
+    ('Token ', Placeholder(name='key', as_text=False, default=...))
     """
     parts: list[str | Placeholder] = []
     place, plain = 0, ""
