@@ -37,14 +37,8 @@ from pramana.errors import (
 from pramana.model import Case, Check, Outcome, PlannedScorer, Reply, Request, Turn
 from pramana.plugins import assertion_types, scorers
 from pramana.providers import redaction
-from pramana.providers.text.function import (
-    CallOutcome,
-    CoroutineRunner,
-    ThreadRunner,
-    function_path,
-    import_function,
-    is_asynchronous,
-)
+from pramana.providers.text.function import function_path, import_function, is_asynchronous
+from pramana.providers.text.runners import CallOutcome, CoroutineRunner, ThreadRunner
 from pramana.replies import add_usage
 from pramana.score.judge import Judge, shorten_reason
 
