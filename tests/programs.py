@@ -341,7 +341,7 @@ if __name__ == "__main__":
 
     for name in IMPORTED:
         import_module(name)
-    for name in import_module("pramana.show.web").PAGES:
+    for name in import_module("pramana.show.web").PAGE_MODULES:
         import_module(f"pramana.show.web.pages.{name}")
     assert threading.active_count() == 1, "a fork would lose the other threads"
     gc.collect()

@@ -190,7 +190,7 @@ def test_lines_are_read_from_the_evidence_of_a_check() -> None:
 
 
 def make_spoken(outcome: Outcome, **more: Any) -> TaxedAnswer:
-    return TaxedAnswer("sha256:a", "m", 0, "voice", outcome, **({"called": True} | more))
+    return TaxedAnswer("sha256:a", "m", 0, "voice", outcome, **({"has_complete_call": True} | more))
 
 
 EVERYTHING = list(
@@ -206,11 +206,11 @@ def test_each_loss_gets_the_first_cause_that_applies(typed: Outcome) -> None:
             continue
         given_to = make_spoken(
             outcome,
-            called=called,
-            heard_as_said=heard,
+            has_complete_call=called,
+            is_heard_correctly=heard,
             transcript_passed=transcript,
-            contradicted=contradicted,
-            late=late,
+            sound_contradicts=contradicted,
+            has_late_answer=late,
         )
         expected: Cause | None = "unattributed"
         # From the last rule to the first: each overrules those below it.
@@ -244,7 +244,7 @@ def make_typed(case: str, outcome: Outcome, model: str = "m", repeat: int = 0) -
 def make_voiced(
     case: str, outcome: Outcome, variant: str = "voice", model: str = "m", repeat: int = 0, **more: Any
 ) -> TaxedAnswer:
-    return TaxedAnswer(case, model, repeat, variant, outcome, **({"called": True} | more))
+    return TaxedAnswer(case, model, repeat, variant, outcome, **({"has_complete_call": True} | more))
 
 
 def test_the_voice_tax_is_counted_per_pair() -> None:
@@ -254,14 +254,14 @@ def test_the_voice_tax_is_counted_per_pair() -> None:
         make_typed("j", FAILED),
         make_typed("k", ERRORED),
         make_voiced("a", PASSED),
-        make_voiced("b", FAILED, heard_as_said=False),
-        make_voiced("c", ERRORED, transcript_passed=True, contradicted=True, heard_as_said=True),
-        make_voiced("d", ERRORED, late=True),
-        make_voiced("e", FAILED, heard_as_said=True),
+        make_voiced("b", FAILED, is_heard_correctly=False),
+        make_voiced("c", ERRORED, transcript_passed=True, sound_contradicts=True, is_heard_correctly=True),
+        make_voiced("d", ERRORED, has_late_answer=True),
+        make_voiced("e", FAILED, is_heard_correctly=True),
         make_voiced("f", SKIPPED),
-        make_voiced("g", ERRORED, called=False),
-        make_voiced("h", PASSED, heard_as_said=False),  # misheard, and answered all the same
-        make_voiced("i", FAILED, heard_as_said=False),
+        make_voiced("g", ERRORED, has_complete_call=False),
+        make_voiced("h", PASSED, is_heard_correctly=False),  # misheard, and answered all the same
+        make_voiced("i", FAILED, is_heard_correctly=False),
         make_voiced("j", PASSED),
         make_voiced("k", PASSED),
         make_voiced("z", PASSED),  # never typed
@@ -330,7 +330,9 @@ def test_each_spoken_answer_is_counted_once(
 ) -> None:
     answers = [make_typed(case, text, repeat=repeat) for case, repeat, text, *_ in rows]
     answers += [
-        make_voiced(case, outcome, repeat=repeat, called=called, heard_as_said=heard, late=late)
+        make_voiced(
+            case, outcome, repeat=repeat, has_complete_call=called, is_heard_correctly=heard, has_late_answer=late
+        )
         for case, repeat, _, outcome, called, heard, late in rows
     ]
     for found in measure_voice_taxes(answers):
@@ -372,35 +374,41 @@ def test_a_typed_answer_has_no_call_data() -> None:
 @pytest.mark.parametrize(
     ("checks", "expected"),
     [
-        ((RIGHT, make_call_check()), {"outcome": PASSED, "heard_as_said": True, "transcript_passed": True}),
-        ((WRONG, make_call_check(heard=2)), {"outcome": FAILED, "heard_as_said": False, "transcript_passed": False}),
-        ((RIGHT, make_call_check(heard=None)), {"outcome": PASSED, "heard_as_said": None, "transcript_passed": True}),
+        ((RIGHT, make_call_check()), {"outcome": PASSED, "is_heard_correctly": True, "transcript_passed": True}),
+        (
+            (WRONG, make_call_check(heard=2)),
+            {"outcome": FAILED, "is_heard_correctly": False, "transcript_passed": False},
+        ),
+        (
+            (RIGHT, make_call_check(heard=None)),
+            {"outcome": PASSED, "is_heard_correctly": None, "transcript_passed": True},
+        ),
         (
             (RIGHT, make_call_check(ERRORED, state="contradicts")),
-            {"outcome": ERRORED, "heard_as_said": True, "transcript_passed": True, "contradicted": True},
+            {"outcome": ERRORED, "is_heard_correctly": True, "transcript_passed": True, "sound_contradicts": True},
         ),
         (
             (WRONG, make_call_check(ERRORED, state="silent", censored=True, waited_s=15.0, reason="no_answer")),
-            {"outcome": FAILED, "heard_as_said": True, "contradicted": True, "late": True},
+            {"outcome": FAILED, "is_heard_correctly": True, "sound_contradicts": True, "has_late_answer": True},
         ),
         (
             (RIGHT, make_call_check(state="not checked")),
-            {"outcome": PASSED, "heard_as_said": True, "transcript_passed": True, "contradicted": False},
+            {"outcome": PASSED, "is_heard_correctly": True, "transcript_passed": True, "sound_contradicts": False},
         ),
         # The judge could not judge, or the provider hung up: nothing is known about the voice.
         (
             (Check("rubric", "1", ERRORED, ""), make_call_check()),
-            {"outcome": ERRORED, "heard_as_said": True, "called": False},
+            {"outcome": ERRORED, "is_heard_correctly": True, "has_complete_call": False},
         ),
         (
             (RIGHT, make_call_check(ERRORED, reason="closed")),
-            {"outcome": ERRORED, "heard_as_said": True, "transcript_passed": True, "called": False},
+            {"outcome": ERRORED, "is_heard_correctly": True, "transcript_passed": True, "has_complete_call": False},
         ),
     ],
 )
 def test_a_spoken_answer_is_read_from_its_result(checks: tuple[Check, ...], expected: dict[str, Any]) -> None:
     assert make_voice_answer(make_result(*checks)) == TaxedAnswer(
-        "sha256:a", "m", 1, "voice", **({"called": True} | expected)
+        "sha256:a", "m", 1, "voice", **({"has_complete_call": True} | expected)
     )
 
 

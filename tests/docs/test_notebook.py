@@ -62,7 +62,9 @@ def test_the_notebook_shows_progress_reports_failures_and_the_comparison(folder:
     )
     assert join_printed_text(cells["frame"]) == "0% passed (95 % interval 0% to 39%)\n"
     sentence, gained = join_printed_text(cells["compare"]).splitlines()
-    assert sentence == "Improvement: of 6 cases, none that passed before fails now; 6 that failed before pass now."
+    assert sentence == (
+        "Improvement between these two runs: of 6 cases, none that passed before fails now; 6 that failed before pass now."
+    )
     assert len(re.findall("opening-", gained)) == 6
     (table,) = find_outputs(cells["pandas"], "execute_result")
     assert table.data["text/html"].count("<td>passed</td>") == 6

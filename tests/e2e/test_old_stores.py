@@ -49,7 +49,16 @@ def test_an_old_run_can_be_rescored(judge: str, outcome: str) -> None:
 
 def test_old_runs_are_compared_case_by_case() -> None:
     found = read_json(
-        "compare", TWO_MODELS, OTHER, "--model", "fake:fixed=Ben", "--new-model", "fake:fixed=16:00", exit_code=4
+        "compare",
+        TWO_MODELS,
+        OTHER,
+        "--model",
+        "fake:fixed=Ben",
+        "--new-model",
+        "fake:fixed=16:00",
+        "--fail-on",
+        "inconclusive",
+        exit_code=4,
     )
     assert found["pairs"] == 8
     assert [each["case"] for each in found["lost"]] == ["reasoning-001"]

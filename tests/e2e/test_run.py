@@ -102,7 +102,7 @@ def test_compare_finds_the_regression(tmp_path: Path) -> None:
     assert worse.returncode == 1
     heading, answer = worse.stdout.split("\n\n", 1)
     assert f"before: {models[0]}, run {first} of" in " ".join(heading.split())
-    assert answer.startswith("Regression: of 40 cases, 40 that passed before fail now")
+    assert answer.startswith("Regression between these two runs: of 40 cases, 40 that passed before fail now")
     better = run_pramana("compare", second, third, "--model", models[1], "--new-model", models[2], "--json")
     assert (better.returncode, parse_json(better)["verdict"]) == (0, "improvement")
 

@@ -204,7 +204,7 @@ def test_full_trace_shows_internal_frames(tmp_path: Path) -> None:
     folder = project(tmp_path / "project", test_sums=FAILING)
     said = run_pytest(folder, "--full-trace", "-k", "test_missing").stdout
     assert "pytest_integration.py:" in said
-    assert "find_files" in said
+    assert "find_case_files" in said
 
 
 def test_a_missing_or_invalid_file_is_one_collection_error(tmp_path: Path) -> None:

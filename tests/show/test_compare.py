@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
@@ -188,8 +189,29 @@ def test_runs_of_the_same_suite_are_recognized(
 def test_missing_results_of_an_unfinished_run_make_the_comparison_inconclusive() -> None:
     base, new = store_run(make_cases(60)), store_run(make_cases(60), lambda number: [P] if number < 30 else [])
     for flags in ((), ("--any-suite",)):
-        code, found = compare_as_json(base, new, *flags)
-        assert (code, found["verdict"], found["pairs"]) == (4, "inconclusive", 30)
+        for code, more in ((0, ()), (4, ("--fail-on", "inconclusive"))):
+            ended, found = compare_as_json(base, new, *flags, *more)
+            assert (ended, found["verdict"], found["pairs"]) == (code, "inconclusive", 30)
+            assert found["loss_excluded"] is False
+
+
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [((), 1), (("--margin", "30"), 0), (("--margin", "30", "--fail-on", "inconclusive"), 0), (("--margin", "0"), 1)],
+)
+def test_a_loss_within_the_margin_exits_0(flags: tuple[str, ...], code: int) -> None:
+    base, new = store_run(make_cases(90)), store_run(make_cases(90), lambda number: [F] if number < 10 else [P])
+    ended, found = compare_as_json(base, new, *flags)
+    assert (ended, found["exit_code"], found["verdict"]) == (code, code, "regression")
+    assert (found["margin"], found["loss_excluded"]) == (float(flags[1]) if flags else 5, code == 0)
+    assert ("smaller than the margin of 30 points" in found["sentence"]) == (code == 0)
+
+
+@pytest.mark.parametrize("margin", ["-1", "101", "nan", "five"])
+def test_an_invalid_margin_is_refused(margin: str) -> None:
+    base = store_run(make_cases(3))
+    with pytest.raises((InvalidInput, click.UsageError), match=r"0|float"):
+        compare_as_json(base, base, "--margin", margin)
 
 
 def test_a_file_without_a_suite_hash_is_compared_by_digests_or_with_any_suite(tmp_path: Path) -> None:
@@ -248,11 +270,13 @@ def test_spoken_cases_with_the_same_id_have_distinct_names() -> None:
 
 
 def test_missing_repeats_count_as_lost_in_the_worst_case() -> None:
-    base = store_run(make_cases(60), lambda _: [P, P, P], repeats=3)
-    hidden = store_run(make_cases(60), lambda _: [P, E, E], repeats=3)
-    stopped = store_run(make_cases(60), lambda _: [P], repeats=3)
-    once = store_run(make_cases(60), lambda _: [P])
-    assert [compare_as_json(base, new)[0] for new in (hidden, stopped, once)] == [4, 4, 0]
+    base = store_run(make_cases(80), lambda _: [P, P, P], repeats=3)
+    hidden = store_run(make_cases(80), lambda _: [P, E, E], repeats=3)
+    stopped = store_run(make_cases(80), lambda _: [P], repeats=3)
+    once = store_run(make_cases(80), lambda _: [P])
+    strict = "--fail-on", "inconclusive"
+    assert [compare_as_json(base, new, *strict)[0] for new in (hidden, stopped, once)] == [4, 4, 0]
+    assert [compare_as_json(base, new)[0] for new in (hidden, stopped, once)] == [0, 0, 0]
 
 
 def test_repeats_on_one_side_only_are_excluded_and_reported() -> None:
@@ -364,7 +388,7 @@ def test_equal_replies_judged_by_another_judge_are_not_a_regression(tmp_path: Pa
     )
     assert "pramana rescore RUN --judge MODEL" in shown
     told = compare_as_text(base, new, "--any-judge")
-    assert told.startswith("Regression: of 30 cases, 30 that passed before fail now")
+    assert told.startswith("Regression between these two runs: of 30 cases, 30 that passed before fail now")
     assert "30 cases of those compared were judged by openai:gpt-5 before" in told
     assert "rescore" not in told
 
@@ -446,7 +470,8 @@ def test_slower_calls_are_reported_even_if_no_verdict_changed() -> None:
     base, new = store_run(make_cases(8), took=0.301, **SPOKEN), store_run(make_cases(8), took=2.0, **SPOKEN)
     text = compare_as_text(base, new)
     assert text.startswith(
-        "No difference seen: all 8 cases ended as before, but 8 cases prove little. "
+        "No difference seen: all 8 cases ended as before, but 8 cases prove little. A loss of up to 33 points cannot be "
+        "excluded; if nothing changed, about 73 cases would exclude one of 5 points. "
         "Slower: voice to voice by 1.70 s (median of 8 cases); statistically significant."
     )
     assert (
@@ -552,10 +577,10 @@ def test_times_over_several_variants_are_counted_per_answer() -> None:
     assert "+400 ms (95 % interval +400 ms to +400 ms, 14 answers; exact sign test)." in text
     assert {each["what"]: each["cases"] for each in found["measured"]}["voice to voice"] == 14
     once = compare_as_text(
-        store_run(make_cases(7), variants=("text", "voice"), took=0.1),
-        store_run(make_cases(7), variants=aloud, took=0.5),
+        store_run(make_cases(8), variants=("text", "voice"), took=0.1),
+        store_run(make_cases(8), variants=aloud, took=0.5),
     )
-    assert "voice to voice by 400 ms (median of 7 cases)" in once
+    assert "voice to voice by 400 ms (median of 8 cases)" in once
 
 
 BRIEF, KIND = "Be brief.", "Be kind."

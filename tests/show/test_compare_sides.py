@@ -135,7 +135,7 @@ def test_times_and_judges_of_two_models_are_labelled_with_their_names() -> None:
 def test_a_notebook_shows_both_sides_and_the_changes_of_a_comparison() -> None:
     base, new = store_run(make_cases(9)), store_run([*make_cases(8), replace(make_case(8), id="<script>")], fail_all)
     html = compare(base, new, any_suite=True)._repr_html_().replace("<wbr />", "")  # where names may break
-    assert '<b><bdi dir="auto">Regression: of 8 cases, 8 that passed before fail now' in html
+    assert '<b><bdi dir="auto">Regression between these two runs: of 8 cases, 8 that passed before fail now' in html
     for each in (f"before: m, run {base} of 20", f"now: m, run {new} of 20", "8 cases changed:", "factual-007",
                  "passed 1 of 1 before, 0 of 1 now", "Pass rate 100.0 % before"):  # fmt: skip
         assert each in html

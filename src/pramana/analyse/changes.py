@@ -8,6 +8,10 @@ for its upper bound, and is valid whatever the true times were. Fewer than six c
 
 Misheard words are pooled: all errors over all words. A sign-flip test over cases decides whether they differ; the
 interval is that of a ratio of sums, with cases as the clusters.
+
+Several quantities are measured, and of identical runs each would be called different once in twenty times. So "proven"
+is decided by Holm's adjusted p-values over all that are shown: at most one in twenty pairs of identical runs has any
+sentence. Each interval holds by itself.
 """
 
 import math
@@ -17,9 +21,17 @@ from statistics import median
 from typing import Any, Final, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pramana.analyse.gate import BAD, GOOD, INCONCLUSIVE, ExitDecision
-from pramana.analyse.intervals import Interval, median_interval, ratio_difference_interval, sign_flip_p_value
+from pramana.analyse.intervals import (
+    Interval,
+    adjust_p_values,
+    median_interval,
+    median_p_value,
+    ratio_difference_interval,
+    sign_flip_p_value,
+)
 from pramana.analyse.labels import TWO_RUN_LABELS, SideLabels
 from pramana.analyse.numbers import format_duration, format_error_rate, format_points, format_time_difference, pluralise
 from pramana.analyse.voice import (
@@ -128,8 +140,12 @@ class Change(Struct, frozen=True):
     worst: float = math.inf
     """The upper end of the interval if cases not measured on the new side never ended; likewise `worst_ratio`."""
     worst_ratio: float = math.inf
-    p_value: float | None = None
-    """Set for words only."""
+    p_value: float = 1.0
+    """Of the test that `method` names."""
+    adjusted_p_value: float = 1.0
+    """Holm's, over all measures that are shown together."""
+    family: int = 1
+    """How many measures these are."""
     words: tuple[int, int] = (0, 0)
     """How many words the rates are based on: base, new."""
     compared_noun: Literal["case", "answer"] = "case"
@@ -139,8 +155,13 @@ class Change(Struct, frozen=True):
 
     @property
     def is_proven(self) -> bool:
-        """Whether the change is significant at 5 %."""
-        if self.interval is None or (self.p_value is not None and self.p_value > ALPHA):
+        """Whether the change is significant at 5 %, among all measures that are shown together."""
+        return self._is_significant_alone and self.adjusted_p_value <= ALPHA
+
+    @property
+    def _is_significant_alone(self) -> bool:
+        """Whether the change would be significant if nothing else had been measured."""
+        if self.interval is None or self.p_value > ALPHA:
             return False
         return self.interval.low > 0 or self.interval.high < 0
 
@@ -190,7 +211,9 @@ class Change(Struct, frozen=True):
         else:
             ends = f"{by(self.interval.low)} to {by(self.interval.high)}"
             sure = f"95 % interval {ends}, {self._case_count}; {self.method}"
-        sure += f", p = {self.p_value:.2g}" if self.p_value is not None and self.interval else ""
+        sure += f", p = {self.p_value:.2g}" if self.interval and not timed else ""
+        if self._is_significant_alone and not self.is_proven:
+            sure += f"; not significant among {self.family} measures, adjusted p = {self.adjusted_p_value:.2g}"
         lost = f"; {self.only_base:,} more had {'a time' if timed else 'words'} only {base}" if self.only_base else ""
         return f"{numbers}: {difference} ({sure}{lost})."
 
@@ -214,10 +237,13 @@ def _format_time_range(values: Range) -> str:
 
 
 def measure_changes(base: Side, new: Side) -> tuple[Change, ...]:
-    """Return the changes of everything measured on both sides, times first."""
+    """Return the changes of everything measured on both sides, times first, with p-values adjusted for their number."""
     timed = (_time_change(name, base, new) for name in TIMES)
     counted = (_word_change(name, base, new) for name in ("misheard words", "word error rate"))
-    return tuple(each for each in (*timed, *counted) if each is not None)
+    found = [each for each in (*timed, *counted) if each is not None]
+    tested = [each for each in found if each.interval is not None]  # too few cases for an interval: no test
+    adjusted = dict(zip(map(id, tested), adjust_p_values([each.p_value for each in tested]), strict=True))
+    return tuple(replace(each, adjusted_p_value=adjusted.get(id(each), 1.0), family=len(tested)) for each in found)
 
 
 def _time_change(name: Measure, base: Side, new: Side) -> Change | None:
@@ -255,6 +281,7 @@ def _time_change(name: Measure, base: Side, new: Side) -> Change | None:
         median_interval(ratios),
         math.inf if worst is None else worst.high,
         math.inf if worst_ratio is None else worst_ratio.high,
+        p_value=median_p_value(differences),
     )
 
 

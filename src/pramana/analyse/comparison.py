@@ -1,35 +1,42 @@
 """Which of two runs is better: outcomes by case in, one verdict with its evidence out.
 
-Only cases with a verdict on both sides are compared, each with itself. With one reply per case the test is McNemar's,
-exact; with repeats it is the sign-flip test over cases, on as many repeats as both sides have. Surplus repeats of one
-side are counted (`over`), but not compared. The verdicts, at level `alpha` (0.05) and with the 1 - alpha interval:
+Only cases with a verdict on both sides are compared, each with itself (`pairing`). With one reply per case the test is
+McNemar's, exact; with repeats or several variants it is the sign-flip test over cases: a case's variants are summed
+before its sign is flipped, since they fail together. The verdicts, at level `alpha` (0.05):
 
-- **regression** or **improvement**: the test rejects "no difference" and the interval lies on one side of zero. The
-  size does not matter: a proven loss is never reported as no change.
-- **no_change**: neither, and either the whole interval lies within ±`margin` (5 points) or no case changed at all. In
-  the latter case a few cases could not have shown much: the sentence says so, and the interval shows how much.
+- **regression** or **improvement**: the test rejects "no difference", whatever the size.
+- **no_change**: it does not, and either the whole interval lies within ±`margin` (5 points) or no case changed at all.
+  In the latter case a few cases could not have shown much: the sentence says so, and the interval shows how much.
 - **inconclusive**: anything else. The evidence is consistent with a change and with none.
+
+The 1 - alpha interval never contradicts the test: it excludes zero exactly if the test rejects.
+
+The exit code answers another question: may a build pass? It is 1 for a regression whose interval reaches beyond the
+margin, and otherwise 0; 4 where nothing could be compared. Who also wants to stop what is not decided asks for 4 unless
+a loss as large as the margin is excluded.
 
 Verdicts are compared only if the same judge gave them: a case whose check had another version or another judge is left
 out, and the first sentence reports it, since a change of the judge is not a change of the model.
 
 A run could hide losses by not finishing those cases. So *improvement* and *no_change* must also hold in the worst case,
 in which every reply of the new run without a comparable verdict failed, repeat by repeat; otherwise the verdict is
-inconclusive.
+inconclusive. A loss counts as excluded only if it is in the worst case too.
 """
 
 import math
-import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from statistics import fmean
 from typing import Literal, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from pramana.analyse.intervals import (
     Interval,
+    align_with_test,
+    case_difference_interval,
     cases_needed,
-    clustered_difference_interval,
+    cases_to_exclude_loss,
     mcnemar_p_value,
     normal_quantile,
     paired_difference_interval,
@@ -37,185 +44,31 @@ from pramana.analyse.intervals import (
 )
 from pramana.analyse.labels import TWO_RUN_LABELS, SideLabels
 from pramana.analyse.numbers import format_point_difference, format_points, pluralise
-from pramana.model import Outcome
-
-SCORED = (Outcome.PASSED, Outcome.FAILED)
-
-Outcomes = Mapping[str, Sequence[Outcome]]
-"""By case digest or test id, one outcome per repeat."""
-_VOICE_VARIANT = re.compile(r"(.*) \((voice[^()]*)\)", re.DOTALL)
-
-
-def split_variant(key: str) -> tuple[str, str]:
-    """Split a key into the case and its variant; the variant is empty for text.
-
-    Where a side has several variants, its keys name the variant after the case.
-
-    >>> split_variant("sha256:1 (voice+noise=10dB)"), split_variant("sha256:1")
-    (('sha256:1', 'voice+noise=10dB'), ('sha256:1', ''))
-    """
-    found = _VOICE_VARIANT.fullmatch(key)
-    return (found[1], found[2]) if found else (key, "")
-
-
-class VerdictSource(Struct, frozen=True, order=True):
-    """The source of a verdict: a check, and its judge or embedder if it uses a model.
-
-    >>> str(VerdictSource("llm_judge", "1", "openai:gpt-5")), str(VerdictSource("contains", "1"))
-    ('openai:gpt-5', 'contains 1')
-    """
-
-    check: str
-    version: str
-    by: str = ""
-    """The judge or the embedder; empty where the check uses no model."""
-    served: str = ""
-    """The model that the judge's provider reported; empty where it reports none."""
-
-    def __str__(self) -> str:
-        return f"{self.by or self.full_name}{f' ({self.served})' if self.served else ''}"
-
-    @property
-    def full_name(self) -> str:
-        """The check, its version and its judge."""
-        return f"{self.check} {self.version}{f' by {self.by}' if self.by else ''}"
-
-
-Judges = Mapping[str, frozenset[VerdictSource]]
-"""By case, the sources of its verdicts; cases without a known source are left out."""
-
-
-class UnpairedAnswers(NamedTuple):
-    """Surplus replies with a verdict on one side, and how many of them passed."""
-
-    passed: int = 0
-    answers: int = 0
-
-
-_NOTHING_UNPAIRED = UnpairedAnswers()
-
-
-class Pair(Struct, frozen=True):
-    """One compared case: how many of its replies passed, out of the same number on both sides."""
-
-    case: str
-    base_passed: int
-    new_passed: int
-    repeats: int
-    base_unpaired: UnpairedAnswers = _NOTHING_UNPAIRED
-    """Replies without a counterpart on the new side; not compared."""
-    new_unpaired: UnpairedAnswers = _NOTHING_UNPAIRED
-
-    @property
-    def difference(self) -> float:
-        return (self.new_passed - self.base_passed) / self.repeats
-
-
-class Excluded(Struct, frozen=True):
-    """One case of both sides that could not be compared, with all its outcomes."""
-
-    case: str
-    base: tuple[Outcome, ...]
-    new: tuple[Outcome, ...]
-
-
-class DifferentJudges(Struct, frozen=True):
-    """One case with verdicts of different judges on the two sides."""
-
-    case: str
-    base: frozenset[VerdictSource]
-    new: frozenset[VerdictSource]
-
-
-class Pairing(Struct):
-    """The replies of two runs, paired by case."""
-
-    pairs: list[Pair] = field(default_factory=list)
-    worst_pairs: list[Pair] = field(default_factory=list)
-    """The pairs if every new reply without a comparable verdict had failed."""
-    excluded: list[Excluded] = field(default_factory=list)
-    differently_judged: list[DifferentJudges] = field(default_factory=list)
-    """Cases with verdicts of two judges; left out of the pairs unless `any_judge` is set."""
-    unpaired: int = 0
-    """Replies to compared cases that were left out: without a verdict, or surplus on one side."""
-    undecided: int = 0
-    """New replies without a comparable verdict, to compared cases and to cases that passed on the base side."""
-    unanswered: int = 0
-    """Of these, those that passed on the base side and have no verdict on the new one."""
-    judge_changed: int = 0
-    """Of these, those that passed on the base side and have another judge's verdict on the new one."""
-
-
-def pair_answers(
-    base: Outcomes,
-    new: Outcomes,
-    *,
-    same_cases: bool,
-    new_repeats: int | None,
-    base_judges: Judges,
-    new_judges: Judges,
-    any_judge: bool,
-) -> Pairing:
-    """Pair the replies of two runs by case; the parameters are those of `compare`."""
-    made = Pairing()
-    planned = max((1, *map(len, new.values()))) if new_repeats is None else new_repeats
-    nobody: frozenset[VerdictSource] = frozenset()
-    for case, before in base.items():
-        after = new.get(case)
-        if after is None and not same_cases:
-            continue
-        base_scored = [each is Outcome.PASSED for each in before if each in SCORED]
-        new_scored = [each is Outcome.PASSED for each in after or () if each in SCORED]
-        judges = DifferentJudges(case, base_judges.get(case, nobody), new_judges.get(case, nobody))
-        left_out = False
-        if base_scored and new_scored and not have_same_judge(judges.base, judges.new):
-            made.differently_judged.append(judges)
-            left_out = not any_judge
-        # Equal numbers from both sides: only then is "no difference" unaffected by swapping the sides.
-        repeats = 0 if left_out else min(len(base_scored), len(new_scored))
-        if repeats:
-            made.unpaired += len(before) + len(after or ()) - 2 * repeats
-            over = [UnpairedAnswers(sum(each[repeats:]), len(each) - repeats) for each in (base_scored, new_scored)]
-            made.pairs.append(Pair(case, sum(base_scored[:repeats]), sum(new_scored[:repeats]), repeats, *over))
-        elif after is not None and not left_out:
-            made.excluded.append(Excluded(case, tuple(before), tuple(after)))
-        meant = max(repeats, min(len(base_scored), planned))  # a planned smaller number of repeats hides nothing
-        missing = sum(base_scored[repeats:meant])
-        if repeats or missing:
-            made.worst_pairs.append(Pair(case, sum(base_scored[:meant]), sum(new_scored[:repeats]), meant))
-            made.undecided += meant - repeats
-            made.judge_changed += missing if left_out else 0
-            made.unanswered += 0 if left_out else missing
-    return made
-
-
-def have_same_judge(base: frozenset[VerdictSource], new: frozenset[VerdictSource]) -> bool:
-    """Return whether verdicts of both sides may be compared; verdicts of an unknown judge always may.
-
-    >>> before, after = VerdictSource("llm_judge", "1", "gpt-5", "gpt-5-08"), VerdictSource("llm_judge", "1", "gpt-5")
-    >>> have_same_judge(frozenset({before}), frozenset({after})), have_same_judge(frozenset({before}), frozenset())
-    (True, True)
-    """
-    if not base or not new:
-        return True
-    common = {each.check for each in base} & {each.check for each in new}
-    return bool(common) and all(_same_source(base, new, check) for check in common)
-
-
-def _same_source(base: frozenset[VerdictSource], new: frozenset[VerdictSource], check: str) -> bool:
-    before, now = ([each for each in side if each.check == check] for side in (base, new))
-    if {(each.version, each.by) for each in before} != {(each.version, each.by) for each in now}:
-        return False
-    served, serves = ({each.served for each in side if each.served} for side in (before, now))
-    return not served or not serves or served == serves
-
+from pramana.analyse.pairing import (
+    DifferentJudges,
+    Excluded,
+    Judges,
+    Outcomes,
+    Pair,
+    Pairing,
+    pair_answers,
+    split_variant,
+)
 
 # ── The comparison ──
 
 Verdict = Literal["regression", "improvement", "no_change", "inconclusive"]
+HARMLESS: tuple[Verdict, ...] = ("improvement", "no_change")
 Test = Literal["exact McNemar", "sign flips by case"]
+FailOn = Literal["regression", "inconclusive"]
+"""What a build stops for: a regression beyond the margin only, or anything that does not exclude one too."""
 ALPHA, MARGIN = 0.05, 0.05
-EXIT_CODES: dict[Verdict, int] = {"regression": 1, "improvement": 0, "no_change": 0, "inconclusive": 4}
+NO_LOSS, LOSS, UNDECIDED = 0, 1, 4
+"""The exit codes."""
+DAY_NOTE = (
+    'Two runs made on different days can differ although the model is the same; see "Two runs on two days" in '
+    "docs/statistics.md."
+)
 MAX_PARTS = 10**9
 """The largest common denominator of the cases' differences: where repeats vary, none fits all of them exactly."""
 
@@ -251,14 +104,23 @@ class Comparison(Struct, frozen=True):
     only_new: tuple[str, ...]
     alpha: float
     margin: float
+    loss_excluded: bool
+    """Whether a loss as large as the margin is excluded, even if all new replies without a verdict failed."""
     needed: int | None
     """If inconclusive, about how many cases would detect a change as large as the margin (power 80 %)."""
     labels: SideLabels = TWO_RUN_LABELS
     """The names of the two sides in sentences."""
 
-    @property
-    def exit_code(self) -> int:
-        return EXIT_CODES[self.verdict]
+    def exit_code(self, fail_on: FailOn = "regression") -> int:
+        """Return 1 for a regression beyond the margin, 0 otherwise; 4 if undecided.
+
+        Undecided means that nothing could be compared or, if asked for, that a loss as large as the margin is possible.
+        """
+        if not self.pairs:
+            return UNDECIDED
+        if self.verdict == "regression" and self.interval.low < -self.margin:
+            return LOSS
+        return UNDECIDED if fail_on == "inconclusive" and not self.loss_excluded else NO_LOSS
 
     @property
     def describe_unpaired(self) -> str:
@@ -299,10 +161,10 @@ def compare(
     >>> from pramana.model import Outcome
     >>> before = {str(number): [Outcome.PASSED] for number in range(100)}
     >>> found = compare(before, before | {str(number): [Outcome.FAILED] for number in range(12)})
-    >>> found.verdict, found.exit_code
+    >>> found.verdict, found.exit_code()
     ('regression', 1)
-    >>> found.sentence
-    'Regression: of 100 cases, 12 that passed before fail now; none that failed before passes now.'
+    >>> print(found.sentence)
+    Regression between these two runs: of 100 cases, 12 that passed before fail now; none that failed before passes now.
     """
     made = pair_answers(
         base,
@@ -314,22 +176,22 @@ def compare(
         any_judge=any_judge,
     )
     pairs, apart = made.pairs, made.differently_judged
-    evidence = _test_difference(pairs, alpha)
+    evidence, worst = _test_difference(pairs, alpha), _test_difference(made.worst_pairs, alpha)
     verdict = evidence.verdict(margin)
-    overturned = EXIT_CODES[verdict] == 0 and EXIT_CODES[_test_difference(made.worst_pairs, alpha).verdict(margin)] != 0
+    overturned = verdict in HARMLESS and worst.verdict(margin) not in HARMLESS
     verdict = "inconclusive" if overturned else verdict
     lost = [each for each in pairs if each.difference < 0]
     gained = [each for each in pairs if each.difference > 0]
     base_rate, new_rate = _mean_rates(pairs)
     over = sum(each.base_unpaired.answers for each in pairs), sum(each.new_unpaired.answers for each in pairs)
-    # A case that passed once in three repeats is not one "that failed".
-    changed = _ChangedCounts(len(lost), len(gained), repeated=evidence.repeated or any(over))
-    is_proven = evidence.interval.is_within(margin)
-    sentence = _conclude(made, verdict, changed, labels, is_proven=is_proven)
     if overturned:
         sentence = _explain_hidden_losses(made, labels)
+    else:
+        sentence = _conclude(made, verdict, labels, evidence=evidence, margin=margin)
     if apart and pairs and not (overturned and made.judge_changed):
         sentence = _append_judge_note(sentence, apart, labels, any_judge=any_judge)
+    if not overturned:
+        sentence += _describe_possible_loss(verdict, evidence, worst, margin, labels)
     return Comparison(
         verdict=verdict,
         sentence=sentence,
@@ -351,17 +213,17 @@ def compare(
         only_new=tuple(case for case in new if case not in base),
         alpha=alpha,
         margin=margin,
-        needed=cases_needed(margin, (len(lost) + len(gained)) / max(len(pairs), 1), alpha=alpha)
-        if verdict == "inconclusive"
-        else None,
+        loss_excluded=bool(pairs) and min(evidence.interval.low, worst.interval.low) > -margin,
+        needed=evidence.count_needed(margin) if verdict == "inconclusive" else None,
         labels=labels,
     )
 
 
 def _mean_rates(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
-    """Return the mean of the cases' pass rates on both sides."""
-    base = _mean([each.base_passed / each.repeats for each in pairs])
-    return base, _mean([each.new_passed / each.repeats for each in pairs])
+    """Return the mean of the cases' pass rates on both sides, each over its variants."""
+    units = _group_by_case(pairs)
+    base = _mean([fmean(each.base_passed / each.repeats for each in variants) for variants in units])
+    return base, _mean([fmean(each.new_passed / each.repeats for each in variants) for variants in units])
 
 
 def _explain_hidden_losses(pairing: Pairing, labels: SideLabels) -> str:
@@ -421,40 +283,71 @@ def _name_both_judges(apart: DifferentJudges) -> tuple[str, str]:
 
 class _Evidence(Struct, frozen=True):
     difference: float | None
+    """The mean over cases of each case's mean difference over its variants."""
     interval: Interval
     p_value: float
     alpha: float
+    test: Test
+    cases: int
     changed: int
-    repeated: bool
+    """How many cases changed in any variant."""
+    mean_square: float
+    """Of the cases' differences; with one reply per case, the share of cases that flipped."""
 
     @property
-    def test(self) -> Test:
-        return "sign flips by case" if self.repeated else "exact McNemar"
+    def is_significant(self) -> bool:
+        return self.p_value <= self.alpha
 
     def verdict(self, margin: float) -> Verdict:
         if self.difference is None:
             return "inconclusive"
-        if self.p_value <= self.alpha and self.interval.high < 0:
-            return "regression"
-        if self.p_value <= self.alpha and self.interval.low > 0:
-            return "improvement"
+        if self.is_significant:
+            return "regression" if self.difference < 0 else "improvement"
         return "no_change" if not self.changed or self.interval.is_within(margin) else "inconclusive"
+
+    def count_needed(self, margin: float) -> int | None:
+        return cases_needed(margin, self.mean_square, alpha=self.alpha) if margin else None
 
 
 def _test_difference(pairs: Sequence[Pair], alpha: float) -> _Evidence:
-    z = normal_quantile(1 - alpha)
-    differences = [each.difference for each in pairs]
-    changed = sum(1 for each in differences if each)
-    if all(each.repeats == 1 for each in pairs):
-        lost = sum(1 for each in differences if each < 0)
-        interval = paired_difference_interval(lost, changed - lost, len(pairs), z)
-        return _Evidence(
-            _mean(differences), interval, mcnemar_p_value(lost, changed - lost), alpha, changed, repeated=False
-        )
-    scale = min(math.lcm(*{each.repeats for each in pairs}), MAX_PARTS)
-    whole = [round((each.new_passed - each.base_passed) * scale / each.repeats) for each in pairs]
-    interval = clustered_difference_interval(differences, z)
-    return _Evidence(_mean(differences), interval, sign_flip_p_value(whole), alpha, changed, repeated=True)
+    """Test whether the pairs differ: by McNemar's test if each is a case with one reply, otherwise by sign flips."""
+    units = _group_by_case(pairs)
+    differences = [fmean(each.difference for each in variants) for variants in units]
+    estimate = _mean(differences)
+    test: Test
+    if len(units) == len(pairs) and all(each.repeats == 1 for each in pairs):
+        lost, gained = differences.count(-1.0), differences.count(1.0)
+        test, p_value = "exact McNemar", mcnemar_p_value(lost, gained)
+        interval = paired_difference_interval(lost, gained, len(pairs), normal_quantile(1 - alpha))
+    else:
+        scale = min(math.lcm(*{each.repeats * len(variants) for variants in units for each in variants}), MAX_PARTS)
+        whole = [
+            sum(
+                round((each.new_passed - each.base_passed) * scale / (each.repeats * len(variants)))
+                for each in variants
+            )
+            for variants in units
+        ]
+        test, p_value = "sign flips by case", sign_flip_p_value(whole)
+        interval = case_difference_interval(differences, alpha)
+    return _Evidence(
+        estimate,
+        align_with_test(interval, estimate or 0.0, significant=p_value <= alpha),
+        p_value,
+        alpha,
+        test,
+        len(units),
+        sum(1 for variants in units if any(each.difference for each in variants)),
+        _mean([each * each for each in differences]) or 0.0,
+    )
+
+
+def _group_by_case(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """Return the pairs of each case, one a variant."""
+    units: defaultdict[str, list[Pair]] = defaultdict(list)
+    for each in pairs:
+        units[split_variant(each.case)[0]].append(each)
+    return list(units.values())
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -484,11 +377,17 @@ class _PairCount(Struct, frozen=True):
 
 
 class _ChangedCounts(NamedTuple):
-    """How many pairs changed; with repeats, a case may pass more or less often instead of flipping."""
+    """How many pairs changed; with repeats, a case passes more or less often: one pass of three is not "failed"."""
 
     lost: int
     gained: int
     repeated: bool
+
+    @classmethod
+    def from_pairs(cls, pairs: Sequence[Pair]) -> "_ChangedCounts":
+        lost, gained = (sum(1 for each in pairs if sign * each.difference > 0) for sign in (-1, 1))
+        repeated = any(each.repeats > 1 or each.base_unpaired.answers or each.new_unpaired.answers for each in pairs)
+        return cls(lost, gained, repeated)
 
 
 def _no_difference_sentence(pairs: _PairCount, labels: SideLabels) -> str:
@@ -497,26 +396,71 @@ def _no_difference_sentence(pairs: _PairCount, labels: SideLabels) -> str:
     return f"No difference seen{between}: {pairs.describe_all} ended {labels.unchanged_phrase}, but {little}."
 
 
-def _conclude(
-    pairing: Pairing, verdict: Verdict, changed: _ChangedCounts, labels: SideLabels, *, is_proven: bool
+def _is_unproven(verdict: Verdict, evidence: _Evidence, margin: float) -> bool:
+    """Return whether nothing changed, but too few cases were compared to rule out a change as large as the margin."""
+    return verdict == "no_change" and not evidence.interval.is_within(margin)
+
+
+def _describe_possible_loss(
+    verdict: Verdict, evidence: _Evidence, worst: _Evidence, margin: float, labels: SideLabels
 ) -> str:
-    """Return the conclusion; `is_proven` means that the interval rules out a change as large as the margin."""
+    """Return a sentence about the largest loss that the evidence allows, and how many cases would exclude it.
+
+    It is empty if nothing was compared, or if the verdict says it.
+    """
+    if not evidence.cases or not (verdict == "inconclusive" or _is_unproven(verdict, evidence, margin)):
+        return ""
+    loss = f"A lead of {labels.model_labels[0]}" if labels.model_labels else "A loss"
+    low = min(evidence.interval.low, worst.interval.low)
+    if low > -margin:
+        return f" {loss} of {_format_margin(margin)} or more is excluded."
+    if low >= 0:
+        return ""
+    possible = f" {loss} of up to {pluralise(math.ceil(round(-100 * low, 6)), 'point')} cannot be excluded"
+    if low < evidence.interval.low:
+        return f"{possible} if results without a verdict count as failed."
+    enough = 0
+    if margin:
+        repeated = evidence.test == "sign flips by case"
+        enough = cases_to_exclude_loss(margin, evidence.mean_square, repeated=repeated, alpha=evidence.alpha)
+    if enough <= evidence.cases:
+        return f"{possible}."
+    return f"{possible}; if nothing changed, about {enough:,} cases would exclude one of {_format_margin(margin)}."
+
+
+def _format_margin(margin: float) -> str:
+    points = f"{100 * margin:.6g}"
+    return f"{points} point{'' if points == '1' else 's'}"
+
+
+def _conclude(
+    pairing: Pairing,
+    verdict: Verdict,
+    labels: SideLabels,
+    *,
+    evidence: _Evidence,
+    margin: float,
+) -> str:
+    """Return the conclusion, without what it cannot exclude."""
+    changed = _ChangedCounts.from_pairs(pairing.pairs)
     pairs = _PairCount.from_pairs(pairing.pairs)
     if pairing.differently_judged and not pairing.pairs:
         return _describe_only_different_judges(pairing, labels)
     if not pairing.pairs:
         return "Not enough evidence: no case has a verdict on both sides."
-    if verdict == "no_change" and not is_proven:
+    if _is_unproven(verdict, evidence, margin):
         return _no_difference_sentence(pairs, labels)
+    limit = f"the margin of {_format_margin(margin)}" if evidence.interval.low >= -margin else ""
     if labels.model_labels:
-        return _two_models_sentence(pairs, verdict, changed, labels)
+        return _two_models_sentence(pairs, verdict, changed, labels, limit)
     if verdict == "no_change" and not changed.lost and not changed.gained:
-        return f"No change: {pairs.describe_all} ended as before."
+        return f"No change between these two runs: {pairs.describe_all} ended as before."
     flips = f"of {pairs}, {_describe_flips(changed)}"
+    small = f", smaller than {limit}" if limit else ""
     return {
-        "regression": f"Regression: {flips}.",
-        "improvement": f"Improvement: {flips}.",
-        "no_change": f"No change: {flips}; chance alone can explain this.",
+        "regression": f"Regression between these two runs{small}: {flips}.",
+        "improvement": f"Improvement between these two runs: {flips}.",
+        "no_change": f"No change between these two runs: {flips}; chance alone can explain this.",
         "inconclusive": f"Not enough evidence: {flips}; this can be chance or a real change.",
     }[verdict]
 
@@ -530,8 +474,10 @@ def _describe_flips(changed: _ChangedCounts) -> str:
     return f"{losses}; {_spell_number(gained)} that failed before {'passes' if gained < 2 else 'pass'} now"
 
 
-def _two_models_sentence(pairs: _PairCount, verdict: Verdict, changed: _ChangedCounts, labels: SideLabels) -> str:
-    """Return the conclusion about two models of one run, the better one first."""
+def _two_models_sentence(
+    pairs: _PairCount, verdict: Verdict, changed: _ChangedCounts, labels: SideLabels, limit: str
+) -> str:
+    """Return the conclusion about two models of one run, the better one first; `limit` names a margin that holds."""
     base, new = labels.model_labels or ("", "")
     if verdict == "no_change" and not changed.lost and not changed.gained:
         return f"No difference between {base} and {new}: {pairs.describe_all} ended alike."
@@ -546,7 +492,7 @@ def _two_models_sentence(pairs: _PairCount, verdict: Verdict, changed: _ChangedC
             f"of {pairs}, {_spell_number(first)} passed only {for_first} and {_spell_number(second)} only {for_second}"
         )
     return {
-        "regression": f"{base} beats {new}: {flips}.",
+        "regression": f"{base} beats {new}{f' by less than {limit}' if limit else ''}: {flips}.",
         "improvement": f"{new} beats {base}: {flips}.",
         "no_change": f"No difference between {base} and {new}: {flips}; chance alone can explain this.",
         "inconclusive": f"Not enough evidence that {base} or {new} is better: {flips}; this can be chance or a real "
@@ -560,12 +506,13 @@ def _describe_evidence(evidence: _Evidence, base_rate: float | None, new_rate: f
     low, high = evidence.interval.low, evidence.interval.high
     p_value = f"p = {evidence.p_value:.2g}" if evidence.p_value >= 1e-4 else "p < 0.0001"
     rates = f"{100 * base_rate:.1f} % {labels.base}, {100 * new_rate:.1f} % {labels.new}"
-    return (
+    numbers = (
         f"Pass rate {rates}: {format_points(evidence.difference)}, "
         f"{100 * (1 - evidence.alpha):.4g} % interval {format_point_difference(low)} to "
         f"{format_point_difference(high)}; "
         f"{evidence.test}, {p_value}."
     )
+    return f"{numbers} {DAY_NOTE}" if evidence.is_significant and not labels.model_labels else numbers
 
 
 def _spell_number(count: int) -> str:

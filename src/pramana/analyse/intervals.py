@@ -19,6 +19,10 @@ EXACT_WORK = 2_000_000_000
 """Bytes that counting all assignments of signs may touch (about a second); beyond, the normal approximation is used."""
 MIN_CLUSTERS = 6
 """With fewer clusters, no exact test at 5 % could tell two runs apart, so an approximation should not either."""
+EXACT_FREEDOM = 200
+"""Student's quantile is exact up to this many degrees of freedom; beyond, a series is accurate to 1e-8."""
+EXACT_CASES = 1_000
+"""The power of McNemar's test is enumerated up to this many cases; beyond, a continuity correction is used."""
 
 
 class Interval(Struct, frozen=True):
@@ -174,6 +178,38 @@ def clustered_difference_interval(differences: Sequence[float], z: float = Z95) 
     return Interval(max(-1.0, mean - half), min(1.0, mean + half))
 
 
+def case_difference_interval(differences: Sequence[float], alpha: float = 0.05) -> Interval:
+    """Return the interval of a mean of per-case differences for the sign-flip test, each from -1 to 1.
+
+    The end that faces zero is Student's over cases, the other one that of `clustered_difference_interval`. The latter's
+    pseudo-cases keep few changes from proving that a loss is small; they would also deny a small loss that the test
+    proves: 20 of 75 cases that each pass once less in 20 repeats. With fewer than six cases both ends are clustered.
+    """
+    wide, count = clustered_difference_interval(differences, normal_quantile(1 - alpha)), len(differences)
+    if count < MIN_CLUSTERS:
+        return wide
+    mean = math.fsum(differences) / count
+    spread = math.fsum((each - mean) ** 2 for each in differences) / (count - 1)
+    half = student_quantile(1 - alpha, count - 1) * math.sqrt(spread / count)
+    if mean < 0:
+        return Interval(min(wide.low, mean), min(wide.high, mean + half))
+    return Interval(max(wide.low, mean - half), max(wide.high, mean)) if mean > 0 else wide
+
+
+def align_with_test(interval: Interval, estimate: float, *, significant: bool) -> Interval:
+    """Return the interval, cut or extended at zero, so that zero lies inside it exactly if the test does not reject.
+
+    If the test rejects, an end at zero does not belong to the interval.
+
+    >>> align_with_test(Interval(-0.2, -0.01), -0.1, significant=False)
+    Interval(low=-0.2, high=0.0)
+    """
+    low, high = interval.low, interval.high
+    if not significant:
+        return Interval(min(low, 0.0), max(high, 0.0))
+    return Interval(low, min(high, 0.0)) if estimate < 0 else Interval(max(low, 0.0), high)
+
+
 def sign_flip_p_value(differences: Sequence[int]) -> float:
     """Return the two-sided p-value of the sign-flip test, a paired permutation test.
 
@@ -207,15 +243,116 @@ def sign_flip_p_value(differences: Sequence[int]) -> float:
 def cases_needed(difference: float, flipping: float, *, alpha: float = 0.05, power: float = 0.8) -> int:
     """Return how many pairs detect a difference of this size if this share of cases flips in either direction.
 
-    Uses Connor's formula for McNemar's test. The share that flips is at least the difference itself.
+    McNemar's exact test rejects with a probability of at least `power`, by enumeration. The share that flips is at
+    least the difference itself. Beyond `EXACT_CASES`, Connor's formula with a continuity correction is used.
 
     >>> cases_needed(0.05, 0.2)
-    626
+    658
     """
     flipping = min(1.0, max(flipping, abs(difference)))
     by_chance, by_effect = normal_quantile(1 - alpha), NormalDist().inv_cdf(power)
     spread = by_chance * math.sqrt(flipping) + by_effect * math.sqrt(max(0.0, flipping - difference * difference))
-    return math.ceil((spread / difference) ** 2)
+    uncorrected = (spread / difference) ** 2
+    if uncorrected > EXACT_CASES:
+        return math.ceil(uncorrected / 4 * (1 + math.sqrt(1 + 4 / (uncorrected * abs(difference)))) ** 2)
+    return _find_smallest(lambda cases: mcnemar_power(cases, difference, flipping, alpha=alpha) >= power)
+
+
+def mcnemar_power(cases: int, difference: float, flipping: float, *, alpha: float = 0.05) -> float:
+    """Return how probably the exact McNemar test finds a difference of this size, in its direction.
+
+    >>> round(mcnemar_power(100, 0.1, 0.2), 3)
+    0.544
+    """
+    fewer = (1 - abs(difference) / flipping) / 2  # the share of flips in the other direction
+    reach = 8 * math.sqrt(cases * flipping * (1 - flipping)) + 1
+    least, most = max(0, math.floor(cases * flipping - reach)), min(cases, math.ceil(cases * flipping + reach))
+    return math.fsum(
+        _binomial_chance(flips, cases, flipping) * _rejection_chance(flips, fewer, alpha)
+        for flips in range(least, most + 1)
+    )
+
+
+def _rejection_chance(flips: int, fewer: float, alpha: float) -> float:
+    """Return how probably so few of the flips go in the rarer direction that McNemar's test rejects."""
+    null, actual, odds = 0.5**flips, (1 - fewer) ** flips, fewer / (1 - fewer)
+    tail = chance = 0.0
+    for rarer in range(flips // 2 + 1):
+        tail += null
+        if 2 * tail > alpha:
+            break
+        chance += actual
+        ways = (flips - rarer) / (rarer + 1)
+        null, actual = null * ways, actual * ways * odds
+    return chance
+
+
+def _binomial_chance(hits: int, total: int, share: float) -> float:
+    if share >= 1:
+        return float(hits == total)
+    log_ways = math.lgamma(total + 1) - math.lgamma(hits + 1) - math.lgamma(total - hits + 1)
+    return math.exp(log_ways + hits * math.log(share) + (total - hits) * math.log1p(-share))
+
+
+def _find_smallest(suffices: Callable[[int], bool]) -> int:
+    """Return the smallest count that suffices, if every larger one does."""
+    most = 1
+    while not suffices(most):
+        most *= 2
+    least = most // 2  # does not suffice
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (least, middle) if suffices(middle) else (middle, most)
+    return most
+
+
+def cases_to_exclude_loss(
+    loss: float, flipping: float, *, repeated: bool = False, alpha: float = 0.05, power: float = 0.8
+) -> int:
+    """Return how many cases give an interval that ends above -`loss`, if nothing changed but a share flips by chance.
+
+    The interval is Tango's, or, with repeats, the clustered one; then `flipping` is the mean square of the cases'
+    differences. Normal approximation, with the score's own variance under the loss.
+
+    >>> cases_to_exclude_loss(0.05, 0.0), cases_to_exclude_loss(0.05, 0.05)
+    (73, 215)
+    """
+    by_interval, by_chance = normal_quantile(1 - alpha), NormalDist().inv_cdf(power) * math.sqrt(flipping)
+    linear, constant = -2 * loss - flipping, flipping / 2 * loss * (1 + loss)  # as in Tango's interval, at -loss
+    chance = (math.sqrt(max(0.0, linear * linear - 8 * constant)) - linear) / 4
+    variance = max(0.0, 2 * chance - loss * (1 + loss))
+
+    def excludes(cases: int) -> bool:
+        expected = (cases * flipping + 2) / (cases + 2) ** 2 if repeated else variance / cases
+        return by_interval * math.sqrt(expected) + by_chance / math.sqrt(cases) <= loss
+
+    return _find_smallest(excludes)
+
+
+def adjust_p_values(p_values: Sequence[float]) -> list[float]:
+    """Return Holm's adjusted p-values: at most 5 % of families without any difference have one of 0.05 or less.
+
+    >>> adjust_p_values([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted, largest = [1.0] * len(p_values), 0.0
+    for rank, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[at]))
+        adjusted[at] = largest
+    return adjusted
+
+
+def median_p_value(ranges: Sequence[tuple[float, float]]) -> float:
+    """Return the p-value of the sign test that the median is zero; `median_interval` inverts it.
+
+    It is at most alpha exactly where that interval excludes zero: differences of zero, and those whose sign is not
+    known, count against the more frequent sign.
+
+    >>> median_p_value([(each, each) for each in (1.0, 2.0, 3.0, 4.0, 5.0, 9.0)])
+    0.03125
+    """
+    alike = max(sum(1 for low, _ in ranges if low > 0), sum(1 for _, high in ranges if high < 0))
+    return mcnemar_p_value(len(ranges) - alike, alike) if 2 * alike > len(ranges) else 1.0
 
 
 def median_interval(ranges: Sequence[tuple[float, float]], alpha: float = 0.05) -> Interval | None:
@@ -261,18 +398,32 @@ def ratio_difference_interval(rows: Sequence[tuple[int, int, int, int]], alpha: 
 
 
 def student_quantile(confidence: float, freedom: int) -> float:
-    """Return Student's two-sided quantile by the Cornish-Fisher series, to 0.003 from five degrees of freedom on.
+    """Return Student's two-sided quantile, exact up to `EXACT_FREEDOM` degrees of freedom.
 
-    >>> round(student_quantile(0.95, 5), 2), round(student_quantile(0.95, 30), 3)
-    (2.57, 2.042)
+    >>> round(student_quantile(0.95, 1), 3), round(student_quantile(0.95, 30), 3)
+    (12.706, 2.042)
     """
-    z = normal_quantile(confidence)
+    if freedom <= EXACT_FREEDOM:
+        angle = _find_crossing(lambda angle: _student_chance(angle, freedom) < confidence, 0.0, math.pi / 2)
+        return math.sqrt(freedom) * math.tan(angle)
+    z = normal_quantile(confidence)  # Cornish and Fisher's series
     return (
         z
         + (z**3 + z) / (4 * freedom)
         + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
         + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
     )
+
+
+def _student_chance(angle: float, freedom: int) -> float:
+    """Return how probably Student's variable lies within ±√freedom·tan(angle), by the finite sum for whole freedom."""
+    odd = freedom % 2
+    term = math.sin(angle) * (math.cos(angle) if odd else 1.0)
+    total = angle if odd else 0.0
+    for each in range(2 + odd, freedom + 1, 2):
+        total += term
+        term *= math.cos(angle) ** 2 * (each - 1) / each
+    return total * 2 / math.pi if odd else total
 
 
 def percentile(ordered: Sequence[float], share: float) -> float | None:

@@ -12,8 +12,8 @@ from functools import cache
 
 from msgspec import Struct
 
-from pramana.analyse.comparison import SCORED, VerdictSource
 from pramana.analyse.numbers import shorten_name
+from pramana.analyse.pairing import SCORED, VerdictSource
 from pramana.errors import PramanaError
 from pramana.model import Check
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from pramana.analyse.comparison import SCORED
 from pramana.analyse.labels import SideLabels
+from pramana.analyse.pairing import SCORED
 from pramana.model import Outcome
 
 MAX_LISTED_CHANGES = 100

@@ -17,12 +17,12 @@ from typing import Any, Literal
 
 from msgspec import Struct, to_builtins
 
-from pramana.analyse.comparison import SCORED
 from pramana.analyse.engines import engine_lines_of_result, parse_distinct_engines
 from pramana.analyse.intervals import percentile
 from pramana.analyse.judgements import RUBRIC
 from pramana.analyse.judges import JudgeTally, VerdictCount, canonical_judge_name, identity
 from pramana.analyse.numbers import pluralise
+from pramana.analyse.pairing import SCORED
 from pramana.analyse.rates import Rate as Rate  # noqa: PLC0414 - re-exported: part of a summary
 from pramana.analyse.scores import RubricAverages, RubricTally, ScoreSummary, ScoreTally
 from pramana.analyse.voice import CallTally, RunVoice

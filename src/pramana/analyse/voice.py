@@ -16,8 +16,9 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct, to_builtins
 
-from pramana.analyse.comparison import SCORED, compare
+from pramana.analyse.comparison import compare
 from pramana.analyse.intervals import wilson_interval
+from pramana.analyse.pairing import SCORED
 from pramana.errors import InvalidInput
 from pramana.model import Outcome, Plan, Reply, Result
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from pramana.analyse.changes import CaseMeasurements, Change, measure_changes, merge_repeats
-from pramana.analyse.comparison import Comparison, Pair, UnpairedAnswers, VerdictSource, split_variant
+from pramana.analyse.comparison import MARGIN, Comparison
 from pramana.analyse.comparison import compare as weigh
 from pramana.analyse.engines import (
     EMBEDDED_PROVIDERS,
@@ -25,11 +25,14 @@ from pramana.analyse.engines import (
 from pramana.analyse.judges import canonical_judge_name, find_verdict_source
 from pramana.analyse.labels import TWO_RUN_LABELS, SideLabels, make_model_labels
 from pramana.analyse.numbers import format_parameter, pluralise, shorten_name
+from pramana.analyse.pairing import Pair, UnpairedAnswers, VerdictSource, split_variant
 from pramana.analyse.replies import ComparableAnswer, ReplyChanges, compare_replies
 from pramana.app.model_names import ModelNames
 from pramana.embedded.engines import EngineInfo
-from pramana.errors import Hint, InvalidInput, quote_text
+from pramana.errors import Hint, InvalidInput, describe_value, quote_text
 from pramana.model import Check, Outcome, ToolCall
+
+MARGIN_POINTS = 100 * MARGIN
 
 
 class ComparedAnswer(NamedTuple):
@@ -244,9 +247,20 @@ def _count_shared_cases(before: ComparisonSource, after: ComparisonSource) -> in
 
 
 def compare_sides(
-    before: ComparisonSource, after: ComparisonSource, *, any_suite: bool, any_judge: bool
+    before: ComparisonSource,
+    after: ComparisonSource,
+    *,
+    any_suite: bool,
+    any_judge: bool,
+    margin: float = MARGIN_POINTS,
 ) -> ComparedSides:
-    """Compare two sides case by case."""
+    """Compare two sides case by case; `margin` is in points."""
+    try:
+        valid = 0 <= margin <= 100
+    except TypeError:  # from Python, anything may come
+        valid = False
+    if not valid:
+        raise InvalidInput(f"margin is a number of points from 0 to 100, found {describe_value(margin)}")
     same = _is_same_suite(before, after)
     one_run = before.identity == after.identity and before.model != after.model
     labels = make_model_labels(before.short_model, after.short_model) if one_run else TWO_RUN_LABELS
@@ -277,6 +291,7 @@ def compare_sides(
         base_judges=old.verdict_sources,
         new_judges=now.verdict_sources,
         any_judge=any_judge,
+        margin=margin / 100,
         labels=labels,
     )
     changed = [
@@ -325,7 +340,7 @@ def _is_in_several_variants(change: Change, old: ComparisonSide, now: Comparison
 def describe_pass_counts(pair: Pair, labels: SideLabels = TWO_RUN_LABELS) -> str:
     """Return how many answers of a case passed, of how many; if a side has more than were compared, of all too.
 
-    >>> from pramana.analyse.comparison import UnpairedAnswers, Pair
+    >>> from pramana.analyse.pairing import UnpairedAnswers, Pair
     >>> describe_pass_counts(Pair("a", 3, 1, 3))
     'passed 3 of 3 before, 1 of 3 now'
     >>> describe_pass_counts(Pair("a", 0, 1, 1, base_unpaired=UnpairedAnswers(2, 2)))

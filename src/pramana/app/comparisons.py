@@ -10,10 +10,12 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from pramana.analyse.changes import Change, Range
-from pramana.analyse.comparison import Pair, Test, UnpairedAnswers, Verdict
+from pramana.analyse.comparison import Test, Verdict
+from pramana.analyse.pairing import Pair, UnpairedAnswers
 from pramana.analyse.replies import MAX_LISTED_CHANGES
 from pramana.app import App, User, use_case
 from pramana.app.comparison_sides import (
+    MARGIN_POINTS,
     ComparedSides,
     ComparisonSource,
     DifferentCasesError,
@@ -30,6 +32,9 @@ from pramana.store.store import Store
 
 MAX_NAMED_CASES = 100
 """Most cases listed by name for each kind other than flips."""
+Margin = Annotated[
+    float, Meta(ge=0, le=100, description="Largest acceptable loss of the pass rate, in points; 5 by default")
+]
 _RunReference = Annotated[str, Meta(min_length=1, max_length=200)]
 _Bounds = tuple[float | None, float | None]
 
@@ -233,6 +238,14 @@ class ComparisonNumbersView(View, frozen=True, kw_only=True):
         float | None, Meta(description="p-value of the test; null if nothing is compared, as `test` is then")
     ]
     test: Test | None
+    margin: Margin
+    loss_excluded: Annotated[
+        bool,
+        Meta(
+            description="Whether a loss as large as the margin is excluded, even if all new replies without a verdict "
+            "failed"
+        ),
+    ]
     over: UnpairedAnswersView
     reply_changes: ReplyChangesView
     asked_differently: tuple[RequestDifferenceView, ...]
@@ -292,6 +305,7 @@ class CompareRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     """None: the same as `model`."""
     any_suite: bool = False
     any_judge: bool = False
+    margin: Margin = MARGIN_POINTS
     page: PageNumber = 1
     page_size: PageSize = 50
     """Changed cases per page."""
@@ -338,10 +352,13 @@ def _compare_sources(
     for each in (before, after):
         run = app.store.runs.find_scored(each.reference)
         states += (each.name, run.stored, run.status, run.finished, *app.store.scorings.read_labels(run))
-    options = {"any_suite": request.any_suite, "any_judge": request.any_judge}
-    return app.comparison_cache.get(
-        (*states, *options.values()), lambda: comparison_view(compare_sides(before, after, **options))
-    )
+    options = request.any_suite, request.any_judge, request.margin
+
+    def compare() -> FullComparisonView:
+        any_suite, any_judge, margin = options
+        return comparison_view(compare_sides(before, after, any_suite=any_suite, any_judge=any_judge, margin=margin))
+
+    return app.comparison_cache.get((*states, *options), compare)
 
 
 def _find_sources(store: Store, request: CompareRequest) -> tuple[ComparisonSource, ComparisonSource]:
@@ -406,6 +423,8 @@ def comparison_view(compared: ComparedSides, examples: int = 0) -> FullCompariso
         interval=(found.interval.low, found.interval.high) if weighed else None,
         p_value=found.p_value if weighed else None,
         test=found.test if weighed else None,
+        margin=round(100 * found.margin, 9),
+        loss_excluded=found.loss_excluded,
         over=UnpairedAnswersView(
             base=found.unpaired_counts[0], new=found.unpaired_counts[1], sentence=found.describe_unpaired
         ),

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
 
-from pramana.analyse.comparison import Pair
+from pramana.analyse.pairing import Pair
 from pramana.analyse.replies import ComparableAnswer, iterate_with_verdict
 from pramana.app.comparison_sides import ComparedSides, ComparisonSide, ComparisonSource, RecordedReply
 from pramana.app.views import ToolCallView, View, tool_call_views

@@ -563,6 +563,7 @@ def compare(
     new_model: str | None = None,
     any_suite: bool = False,
     any_judge: bool = False,
+    margin: float = 5.0,
 ) -> Comparison:
     """Compare two runs, or two models of one run, case by case.
 
@@ -571,7 +572,9 @@ def compare(
 
     `RUN@0` names a run with its first scoring, so you can also compare two scorings of one run, with `any_judge=True`.
     `str()` of the returned comparison says in a sentence which side is better. Without `new`, `compare` compares two
-    models of the run `base`. For runs with several models, `model` and `new_model` name the models to compare.
+    models of the run `base`. For runs with several models, `model` and `new_model` name the models to compare. `margin`
+    is the largest acceptable loss of the pass rate, in points: `loss_excluded` says whether a loss as large as that is
+    excluded.
     """
     from pramana.app.comparison_sides import compare_sides
     from pramana.app.references import ModelUnclear, resolve_sides
@@ -583,7 +586,7 @@ def compare(
             sides = resolve_sides(one, other, model, new_model)
         except ModelUnclear as error:
             raise InvalidInput(error.explain_python_call()) from None
-        return make_comparison(compare_sides(*sides, any_suite=any_suite, any_judge=any_judge))
+        return make_comparison(compare_sides(*sides, any_suite=any_suite, any_judge=any_judge, margin=margin))
 
 
 def _open_reference(given: StoredRun | Path, stack: ExitStack) -> SideReference:

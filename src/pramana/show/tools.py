@@ -28,7 +28,7 @@ from pramana.app.briefs import (
     without_pooled_rate,
     without_raw_response,
 )
-from pramana.app.comparisons import CompareRequest, ComparisonView, compare_runs
+from pramana.app.comparisons import CompareRequest, ComparisonView, Margin, compare_runs
 from pramana.app.local import CANCEL_GRACE_S, ValidationView, continue_run, start_run, validate_files, validate_text
 from pramana.app.runs import RunFilter, list_runs, read_result, read_run
 from pramana.app.views import PageRequest, ResultDetailView, RunDetailView, RunView, View
@@ -227,6 +227,7 @@ class CompareArguments(_Arguments, frozen=True, kw_only=True):
     new_model: Annotated[str | None, Meta(description="Model to compare on the new side; default: as model")] = None
     any_suite: Annotated[bool, Meta(description="Compare although the suites differ; cases are still paired")] = False
     any_judge: Annotated[bool, Meta(description="Compare verdicts although different judges gave them")] = False
+    margin: Margin = 5.0
     page: _Page = 1
     page_size: _PageSize = 50
 

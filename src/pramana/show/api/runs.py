@@ -434,6 +434,7 @@ async def compare_runs(
     *,
     any_suite: Annotated[bool, Query(alias="anySuite")] = False,
     any_judge: Annotated[bool, Query(alias="anyJudge")] = False,
+    margin: Annotated[float, Query(ge=0, le=100, description="Largest acceptable loss, in points")] = 5.0,
 ) -> Response:
     """Compare two runs case by case; if a run has several models, name one.
 
@@ -447,6 +448,7 @@ async def compare_runs(
         new_model=new_model,
         any_suite=any_suite,
         any_judge=any_judge,
+        margin=margin,
         page=page,
         page_size=page_size,
     )

@@ -18,9 +18,12 @@ from pramana.show.cli.options import open_local_store
 
 if TYPE_CHECKING:
     from pramana.analyse.changes import Limit
-    from pramana.analyse.comparison import Pair
+    from pramana.analyse.comparison import FailOn
+    from pramana.analyse.gate import ExitDecision
     from pramana.analyse.labels import SideLabels
+    from pramana.analyse.pairing import Pair
     from pramana.app.comparison_sides import ComparedSides
+    from pramana.app.comparisons import FullComparisonView
     from pramana.app.references import SideReference
     from pramana.app.replies import ReplyPairView
 
@@ -49,6 +52,20 @@ def _parse_limit(context: click.Context, option: click.Parameter, value: str | N
 @click.option("--any-suite", is_flag=True, help="Compare although the suites differ; cases are still paired.")
 @click.option("--any-judge", is_flag=True, help="Compare verdicts although different judges gave them.")
 @click.option(
+    "--margin",
+    type=click.FloatRange(0, 100),
+    default=5.0,
+    metavar="POINTS",
+    help="Largest acceptable loss of the pass rate, in points [default: 5]",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["regression", "inconclusive"]),
+    default="regression",
+    metavar="VERDICT",
+    help="regression, or inconclusive: exit 4 unless such a loss is excluded [default: regression]",
+)
+@click.option(
     "--max-slower",
     callback=_parse_limit,
     default=None,
@@ -72,6 +89,8 @@ def compare(
     new_model: str | None,
     any_suite: bool,
     any_judge: bool,
+    margin: float,
+    fail_on: "FailOn",
     max_slower: "Limit | None",
     examples: int | None,
     as_json: bool,
@@ -83,12 +102,15 @@ def compare(
     replies and the reasons; after them, replies that changed while the verdict stayed the same.
 
     Cases that the two sides judged with different judges, or with different versions of a check, are left out. If each
-    model judges itself, two models have different judges. Exit code: 1 for a regression, 0 for none, 4 if the evidence
-    is not enough; for two models of one run, 1 means that the second is worse. With --max-slower, the exit code is the
-    worse one of times and verdicts (1, then 4, then 0).
+    model judges itself, two models have different judges.
+
+    Exit code: 1 for a proven loss whose interval reaches beyond the margin, 4 if no case can be compared, otherwise 0;
+    the first lines say how large a loss cannot be excluded. With --fail-on inconclusive, the exit code is 4 unless a
+    loss as large as the margin is excluded. For two models of one run, 1 means that the second is worse. With
+    --max-slower, the exit code is the worse one of times and verdicts (1, then 4, then 0).
     """
-    from pramana.analyse.changes import TIMES_WITH_LIMIT, decide_slowdown
-    from pramana.app.comparison_sides import compare_sides, describe_request_differences
+    from pramana.analyse.changes import decide_slowdown
+    from pramana.app.comparison_sides import compare_sides
     from pramana.app.comparisons import comparison_view
     from pramana.app.references import resolve_sides
 
@@ -97,11 +119,11 @@ def compare(
     with ExitStack() as stack:
         references = [_open_reference(each, stack) for each in (base, new) if each is not None]
         sides = resolve_sides(references[0], references[1] if new is not None else None, model, new_model)
-        made = compare_sides(*sides, any_suite=any_suite, any_judge=any_judge)
+        made = compare_sides(*sides, any_suite=any_suite, any_judge=any_judge, margin=margin)
         view = comparison_view(made, examples)
     found, changed = made.comparison, made.measured_changes
     decision = decide_slowdown(changed, max_slower) if max_slower else None
-    code = min((found.exit_code, decision.exit_code if decision else 0), key=_WORST_FIRST.index)
+    code = min((found.exit_code(fail_on), decision.exit_code if decision else 0), key=_WORST_FIRST.index)
     if as_json:
         beside: dict[str, Any] = {"changed": [each.sentence for each in changed if each.sentence], "exit_code": code}
         if max_slower and decision:
@@ -112,6 +134,21 @@ def compare(
             }
         terminal.print_json({**terminal.views_to_plain(view), **beside})
         return code
+    _print_answer(made, view, decision)
+    _print_cases(made, view.examples)
+    if found.differently_judged and not any_judge:
+        click.echo(
+            "\nTo use one judge for both, run: pramana rescore RUN --judge MODEL. To compare anyway, add --any-judge"
+        )
+    return code
+
+
+def _print_answer(made: "ComparedSides", view: "FullComparisonView", decision: "ExitDecision | None") -> None:
+    """Print what was compared, the conclusions, and the numbers behind them."""
+    from pramana.analyse.changes import TIMES_WITH_LIMIT
+    from pramana.app.comparison_sides import describe_request_differences
+
+    found, changed = made.comparison, made.measured_changes
     for line in made.heading.split("\n"):
         click.echo(terminal.wrap_text(line, other_prefix="  "))
     for mismatch in view.hash_mismatches:
@@ -141,12 +178,6 @@ def compare(
         click.echo(terminal.wrap_text(found.describe_unpaired))
     if view.reply_changes.sentence:
         click.echo(terminal.wrap_text(view.reply_changes.sentence))
-    _print_cases(made, view.examples)
-    if found.differently_judged and not any_judge:
-        click.echo(
-            "\nTo use one judge for both, run: pramana rescore RUN --judge MODEL. To compare anyway, add --any-judge"
-        )
-    return code
 
 
 def _print_cases(made: "ComparedSides", examples: "Sequence[ReplyPairView]") -> None:

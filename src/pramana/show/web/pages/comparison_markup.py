@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
+from pramana.analyse.comparison import DAY_NOTE
 from pramana.analyse.labels import TWO_RUN_LABELS, make_model_labels, shorten_names
 from pramana.analyse.numbers import (
     format_duration,
@@ -132,6 +133,8 @@ def render_verdict(data: ComparisonView, noun: Noun = "case") -> SafeHtml:
             draw_difference(data.difference, data.interval),
             tag("p", explain_p_value(data.p_value, data.test, noun), class_="quiet small"),
         ]
+        if data.verdict in ("regression", "improvement") and not name_sides(data).are_models:
+            said.append(tag("p", DAY_NOTE, class_="quiet small"))
     return tag("section", said, class_="card stack", aria_label="The answer")
 
 
