@@ -545,7 +545,7 @@ def test_connections_are_reused(ending: str) -> None:
         async with serving(start, *chunked, b"0\r\n\r\n", stay=True) as server:
             http = HttpTransport("OpenAI", Account(server.url))
             for _ in range(3):
-                assert [each.data for each in await post(http, {}, {}, last=("end",))] == [1]
+                assert [each.data for each in await post(http, {}, {}, final_events=("end",))] == [1]
             await http.close()
             return server.connections
 

@@ -664,7 +664,7 @@ def test_lines_are_analysed_and_resampled_off_the_event_loop(monkeypatch: pytest
         monkeypatch.setattr(audio, name, record_thread)
 
     channel = ScriptedChannel(lambda it, _: it.answer(), uplink=Format("pcm", 24000))
-    for name in ("resample", "last_audible", "first_audible"):
+    for name in ("resample", "find_last_audible", "find_first_audible"):
         watch(name)
     hold_call(channel, [make_utterance(2.0)])
     assert on_the_loop  # what arrives is looked at, a little at a time

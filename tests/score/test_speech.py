@@ -95,7 +95,7 @@ class Tape:
 
 def test_a_call_whose_audio_matches_its_transcript_passes() -> None:
     tape = Tape(speak_at_recording_rate(ANSWER), *(f"{word} " for word in ANSWER.split()), heard=QUESTION)
-    measured = tape.measure(confirm=activity.find_speech_spans, vad=activity.DETECTOR_SETTINGS_TEXT)
+    measured = tape.measure(detect_speech=activity.find_speech_spans, vad_label=activity.DETECTOR_SETTINGS_TEXT)
     check = make_call_check(measured)
     assert (check.name, check.outcome) == ("call", Outcome.PASSED)
     assert check.value == measured.times.lines[0].voice_to_voice_s == pytest.approx(0.5, abs=0.4)
@@ -240,7 +240,7 @@ def test_the_guard_uses_the_character_error_rate() -> None:
         ("closed", [(9.0, "closed", {"text": "1006"})], {}, "the call was cut off: 1006"),
         ("deadline", [], {}, "the call was not completed: deadline"),
         ("", [], {}, "the call was not completed: its log has no end"),
-        ("done", [], {"lines": 2}, "the call ended early, after line 1 of the script: done"),
+        ("done", [], {"line_count": 2}, "the call ended early, after line 1 of the script: done"),
     ],
 )  # fmt: skip
 def test_an_incomplete_call_is_an_error_with_a_reason(
@@ -257,7 +257,7 @@ def test_an_agent_may_hang_up_after_its_last_answer() -> None:
     tape = Tape(speak_at_recording_rate(ANSWER), ANSWER)
     tape.add(8.0, "turn_done", text="")
     tape.add(9.0, "closed", text="bye")
-    measured = tape.measure(reason="closed", transcribe=lambda _: ANSWER, lines=1)
+    measured = tape.measure(reason="closed", transcribe=lambda _: ANSWER, line_count=1)
     assert make_call_check(measured).outcome is Outcome.PASSED
     assert make_call_check(msgspec.structs.replace(measured, complete=False)).outcome is Outcome.ERRORED
 
@@ -278,12 +278,12 @@ def test_an_orderly_hang_up_ends_a_turn_without_end_message(
     tape = Tape(speak_at_recording_rate(ANSWER), ANSWER)
     tape.events[0] |= logged
     tape.add(9.0, "closed", text=str(code), detail={"code": code}, **{"class": kind})
-    check = make_call_check(tape.measure(reason="closed", transcribe=lambda _: ANSWER, lines=1))
+    check = make_call_check(tape.measure(reason="closed", transcribe=lambda _: ANSWER, line_count=1))
     assert check.outcome is (Outcome.PASSED if held else Outcome.ERRORED)
     silent = Tape(np.zeros(RATE, np.int16))
     silent.events[0] |= logged
     silent.add(9.0, "closed", text=str(code), detail={"code": code}, **{"class": kind})
-    assert make_call_check(silent.measure(reason="closed", lines=1)).reason == f"the call was cut off: {code}"
+    assert make_call_check(silent.measure(reason="closed", line_count=1)).reason == f"the call was cut off: {code}"
 
 
 def test_retracted_text_is_not_compared_with_the_audio() -> None:
@@ -395,7 +395,7 @@ def test_speech_duration_comes_from_the_detector() -> None:
         return [(0, 16_000), (24_000, 32_000)]
 
     measured = (
-        Tape(make_tone(4.0), "one two three four five").measure(transcribe=None, confirm=confirm, vad="ours").sound
+        Tape(make_tone(4.0), "one two three four five").measure(transcribe=None, detect_speech=confirm, vad_label="ours").sound
     )
     assert (measured.speaking_s, measured.words_a_minute) == (1.5, 200.0)
 
@@ -416,10 +416,10 @@ def test_the_quality_estimate_is_optional() -> None:
         assert len(samples) == audio.CALLER_RATE
         return quality.Quality(3.1, 3.4, 4.0, 3.2)
 
-    assert Tape(make_tone(1.0)).measure(transcribe=None, estimate=fail_missing).sound.quality is None
-    found = Tape(make_tone(1.0)).measure(transcribe=None, estimate=return_estimate).sound.quality
+    assert Tape(make_tone(1.0)).measure(transcribe=None, estimate_quality=fail_missing).sound.quality is None
+    found = Tape(make_tone(1.0)).measure(transcribe=None, estimate_quality=return_estimate).sound.quality
     assert found == QualityEstimate(3.1, 3.4, 4.0, 3.2)
-    silent = Tape(np.zeros(RATE, np.int16)).measure(estimate=quality.estimate_quality)
+    silent = Tape(np.zeros(RATE, np.int16)).measure(estimate_quality=quality.estimate_quality)
     assert silent.sound.quality is None
     assert silent.sound.level_dbfs is None
 
@@ -443,7 +443,7 @@ def estimate_one_window(samples: Samples) -> quality.Quality:
 def test_measuring_a_stored_call_again_gives_an_identical_check() -> None:
     tape = Tape(speak_at_recording_rate(ANSWER), ANSWER, heard="when do you open on friday")
     engines: dict[str, Any] = {
-        "confirm": activity.find_speech_spans, "vad": activity.DETECTOR_SETTINGS_TEXT, "estimate": estimate_one_window, "references": [OTHER],
+        "detect_speech": activity.find_speech_spans, "vad_label": activity.DETECTOR_SETTINGS_TEXT, "estimate_quality": estimate_one_window, "references": [OTHER],
     }  # fmt: skip
     first = make_call_check(tape.measure(transcribe=open_recognition().transcribe, **engines))
     samples, rate = audio.read_wav(audio.write_wav(tape.samples, RATE))

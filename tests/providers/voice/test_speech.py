@@ -162,7 +162,7 @@ def test_a_cascade_of_three_endpoints_answers_a_call() -> None:
                 await agent.close()
 
     held, asked, spoken = asyncio.run(go())
-    assert held.reason == "done"
+    assert held.end_reason == "done"
     assert held.answers == ("It is so.",)
     assert held.usage.output_tokens
     events = [json.loads(line) for line in held.log.splitlines()]
