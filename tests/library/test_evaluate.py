@@ -777,6 +777,18 @@ def test_assert_pass_rate_checks_the_observed_or_the_proven_rate(report: pramana
         report.assert_pass_rate(90)
 
 
+@pytest.mark.parametrize("margin", [-1, 100.5, float("nan"), "5", None])
+def test_compare_refuses_an_invalid_margin(report: pramana.Report, margin: Any) -> None:
+    with pytest.raises(pramana.InvalidInput, match="margin is a number of points from 0 to 100, found"):
+        pramana.compare(report, pramana.evaluate(SUMS, model=wrong), margin=margin)
+
+
+def test_a_comparison_says_whether_a_loss_of_the_margin_is_excluded(report: pramana.Report) -> None:
+    again = pramana.evaluate(SUMS, model=wrong)
+    found = [pramana.compare(report, again, margin=margin) for margin in (5, 60)]
+    assert [(each.margin, each.loss_excluded) for each in found] == [(5.0, False), (60.0, True)]
+
+
 def test_compare_accepts_run_ids_reports_and_files(report: pramana.Report, tmp_path: Path) -> None:
     better = pramana.evaluate(SUMS, model=adder)
     found = pramana.compare(report, better)

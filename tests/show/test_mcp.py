@@ -226,6 +226,9 @@ def test_an_agent_validates_runs_finds_failures_and_proves_its_fix(folder: Path)
             compared = await call_tool(client, "compare", base=before["id"], new=after["id"])
             assert [(each["case"], each["direction"]) for each in compared["flips"]] == [("factual-002", "gained")]
             assert (compared["baseRate"], compared["newRate"]) == (0.5, 1.0)
+            assert (compared["margin"], compared["lossExcluded"]) == (5.0, False)
+            wide = await call_tool(client, "compare", base=before["id"], new=after["id"], margin=95)
+            assert (wide["margin"], wide["lossExcluded"]) == (95.0, True)
 
             listed = await call_tool(client, "runs", pageSize=1)
             assert ([each["id"] for each in listed["runs"]], listed["total"]) == ([after["id"]], 2)

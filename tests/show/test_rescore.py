@@ -138,7 +138,7 @@ def test_a_report_makes_a_scoring_current(run_id: str) -> None:
 def test_two_scorings_of_one_run_can_be_compared(run_id: str) -> None:
     invoke_and_check("rescore", run_id, *STRICT)
     first, second = f"{run_id}@0", f"{run_id}@1"
-    compared = json.loads(invoke_and_check("compare", first, second, "--any-judge", "--json", code=4))
+    compared = json.loads(invoke_and_check("compare", first, second, "--any-judge", "--json"))
     assert [each["case"] for each in compared["lost"]] == ["line-2", "line-3"]
     by_name = library.compare(first, second, any_judge=True)
     by_report = library.compare(library.load_report(first), library.load_report(second), any_judge=True)

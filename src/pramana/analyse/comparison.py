@@ -12,8 +12,8 @@ before its sign is flipped, since they fail together. The verdicts, at level `al
 The 1 - alpha interval never contradicts the test: it excludes zero exactly if the test rejects.
 
 The exit code answers another question: may a build pass? It is 1 for a regression whose interval reaches beyond the
-margin, and otherwise 0; 4 where nothing could be compared. Who also wants to stop what is not decided asks for 4 unless
-a loss as large as the margin is excluded.
+margin, and otherwise 0; 4 where nothing could be compared. With `fail_on="inconclusive"` it is also 4 unless a loss as
+large as the margin is excluded.
 
 Verdicts are compared only if the same judge gave them: a case whose check had another version or another judge is left
 out, and the first sentence reports it, since a change of the judge is not a change of the model.
@@ -59,6 +59,7 @@ from pramana.analyse.pairing import (
 
 Verdict = Literal["regression", "improvement", "no_change", "inconclusive"]
 HARMLESS: tuple[Verdict, ...] = ("improvement", "no_change")
+"""The verdicts that must also hold if all new replies without a verdict failed."""
 Test = Literal["exact McNemar", "sign flips by case"]
 FailOn = Literal["regression", "inconclusive"]
 """What a build stops for: a regression beyond the margin only, or anything that does not exclude one too."""

@@ -87,6 +87,19 @@ def test_different_suites_are_compared_only_on_request(client: Client) -> None:
     assert client.get(f"/api/compare?base={base}").status == 400
 
 
+def test_the_margin_is_a_parameter_in_points(client: Client) -> None:
+    base, new = (start_run(client, models=[f"fake:fixed={reply}"]) for reply in ("Ada", "Eve"))
+    for each in (base, new):
+        wait_for_run(client, each)
+    address = f"/api/compare?base={base}&new={new}&model=fake:fixed=Ada&newModel=fake:fixed=Eve"
+    found, wide = client.get(address).data, client.get(f"{address}&margin=100").data
+    SHAPE.model_validate(wide)
+    assert (found["margin"], found["lossExcluded"]) == (5, False)
+    assert (wide["margin"], wide["lossExcluded"]) == (100, True)  # the interval ends above -100 points
+    for margin in ("-1", "101", "nan", "five"):
+        assert client.get(f"{address}&margin={margin}").status == 400
+
+
 def test_runs_with_several_models_require_a_model(client: Client) -> None:
     run = start_run(client, models=["fake:echo", "fake:fixed=Paris", "fake:fixed=Rome"])
     wait_for_run(client, run)

@@ -461,6 +461,19 @@ def test_a_failed_detail_is_fetched_again_when_reopened(bench: Bench, runs: Runs
     expect(page.get_by_text("Fetching both replies")).to_have_count(0)
 
 
+@pytest.mark.parametrize(
+    ("verdict", "new", "noted"),
+    [("regression", "r2", True), ("improvement", "r2", True), ("no_change", "r2", False), ("regression", "r1", False)],
+)
+def test_the_verdict_on_two_runs_says_that_days_differ(verdict: str, new: str, noted: bool) -> None:
+    data = make_view(
+        ComparisonView, verdict=verdict, sentence="Regression between these two runs: so.", difference=-0.3,
+        interval=(-0.4, -0.1), p_value=0.01, test="exact McNemar", base="r1", new=new, base_model="a", new_model="b",
+        times=(), words=(),
+    )  # fmt: skip
+    assert ("Two runs made on different days can differ" in comparison_markup.render_verdict(data)) == noted
+
+
 def test_one_case_in_two_variants_is_rendered_as_two_answers() -> None:
     run = make_view(RunView, id="r", suite="s", created_at="2026-01-01T00:00:00Z", models=("m",))
     both, typed = replace(run, variants=("text", "voice")), replace(run, variants=("text",))

@@ -1,9 +1,9 @@
 """Compare two runs or two models on the same cases: first the verdict, then the evidence, then the changed cases.
 
-The address holds all parameters (`base`, `new`, `model`, `newModel`, `page`, `anySuite`, `anyJudge`), so a link shows
-everyone the same. Without both sides, the page offers the recent runs and their models to choose from. It suggests
-missing sides: the newest run as new, compared with the previous run of the same cases, or with another of its own
-models. If only the base is given, the new side is the newest other run of the same cases. Runs of other cases are
+The address holds all parameters (`base`, `new`, `model`, `newModel`, `page`, `anySuite`, `anyJudge`, `margin`), so a
+link shows everyone the same. Without both sides, the page offers the recent runs and their models to choose from. It
+suggests missing sides: the newest run as new, compared with the previous run of the same cases, or with another of its
+own models. If only the base is given, the new side is the newest other run of the same cases. Runs of other cases are
 never suggested.
 """
 
