@@ -257,7 +257,9 @@ def test_without_weights_the_error_says_what_to_run() -> None:
 def test_modified_weights_are_not_used(toy_voice: Path) -> None:
     model = toy_voice / "model.onnx"
     model.write_bytes(model.read_bytes()[::-1])
-    with pytest.raises(WeightsMissing, match=r"model\.onnx is not the expected file of Piper .* run: pramana models pull piper"):
+    with pytest.raises(
+        WeightsMissing, match=r"model\.onnx is not the expected file of Piper .* run: pramana models pull piper"
+    ):
         speak("Hello", "en")
 
 

@@ -141,7 +141,8 @@ def test_a_registered_address_is_guarded() -> None:
         lookup = {"mine": mine}.get
         with pytest.raises(AddressRefused):
             await ask(
-                resolve_target("mine:gpt-5", find_registered_provider=lookup), make_guarded_accounts(find_registered_provider=lookup)
+                resolve_target("mine:gpt-5", find_registered_provider=lookup),
+                make_guarded_accounts(find_registered_provider=lookup),
             )
         assert await ask(
             resolve_target("mine:gpt-5", find_registered_provider=lookup),
@@ -223,7 +224,10 @@ def test_a_call_to_a_typed_address_is_guarded(monkeypatch: pytest.MonkeyPatch) -
             "bot": RegisteredProvider("bot", "pipecat", None, f"ws://127.0.0.1:{port}", read_key=lambda: "k" * 20)
         }.get
         with pytest.raises(AddressRefused):
-            await dial(resolve_target("bot", find_registered_provider=lookup), make_guarded_accounts(find_registered_provider=lookup))
+            await dial(
+                resolve_target("bot", find_registered_provider=lookup),
+                make_guarded_accounts(find_registered_provider=lookup),
+            )
         assert await dial(
             resolve_target("bot", find_registered_provider=lookup),
             Accounts(lambda _: None, find_registered_provider=lookup),

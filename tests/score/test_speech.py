@@ -395,7 +395,9 @@ def test_speech_duration_comes_from_the_detector() -> None:
         return [(0, 16_000), (24_000, 32_000)]
 
     measured = (
-        Tape(make_tone(4.0), "one two three four five").measure(transcribe=None, detect_speech=confirm, vad_label="ours").sound
+        Tape(make_tone(4.0), "one two three four five")
+        .measure(transcribe=None, detect_speech=confirm, vad_label="ours")
+        .sound
     )
     assert (measured.speaking_s, measured.words_a_minute) == (1.5, 200.0)
 

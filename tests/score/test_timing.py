@@ -120,7 +120,10 @@ def test_the_detector_only_confirms_times() -> None:
         made.sound(1.5, 1.5, 2.0, (1.5, 3.5))
         return made
 
-    unconfirmed, confirmed = tape().measure(vad_label="not asked"), tape().measure(detect_speech=confirm, vad_label="silero 6.2")
+    unconfirmed, confirmed = (
+        tape().measure(vad_label="not asked"),
+        tape().measure(detect_speech=confirm, vad_label="silero 6.2"),
+    )
     denied = tape().measure(detect_speech=confirm, vad_label="silero 6.2")
     assert given_to_it == [2 * audio.CALLER_RATE] * 2
     assert [only_line(each).speech_confirmed for each in (unconfirmed, confirmed, denied)] == [None, True, False]

@@ -17,7 +17,7 @@ from pramana.store.schema import submission_cells, submission_series, submission
 from pramana.store.store import Store
 from pramana.store.submissions import Batch, DayPoint, Submission, Verdict
 
-ALWAYS: Any = {"first": "2000-01-01", "last": "2100-01-01", "models": 1_000}
+ALWAYS: Any = {"first_day": "2000-01-01", "last_day": "2100-01-01", "max_models": 1_000}
 SUITE = "sha256:" + "5" * 64
 
 
@@ -225,7 +225,7 @@ def test_the_chart_shows_the_models_with_most_submissions_in_the_period(store: S
             *(make_result(f"p{each}", model=f"m{number}") for each in range(number + 1)),
             timestamp=date_of(number),
         )
-    points, models = store.submissions.read_chart(verified=True, **{**ALWAYS, "models": 2})
+    points, models = store.submissions.read_chart(verified=True, **{**ALWAYS, "max_models": 2})
     assert ([each.model for each in points], models) == (["m2", "m3"], 4)
     points, models = store.submissions.read_chart(verified=True, first_day="2026-05-02", last_day="2026-05-03")
     assert ([each.model for each in points], models) == (["m1", "m2"], 2)
