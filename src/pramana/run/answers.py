@@ -14,7 +14,7 @@ MAX_PAUSE_IN_SPEECH_S = 0.2
 """Longer silence ends a stretch of speech; shorter silence occurs between words."""
 
 
-class Answer(Struct):
+class LineAnswer(Struct):
     """The agent's answer to one line."""
 
     line_end_s: float
@@ -35,7 +35,7 @@ class Answer(Struct):
     partial_texts: list[str] = field(default_factory=list)
     words_during_line: list[str] = field(default_factory=list)
     """Words of sound during the line, set aside because they are no answer to it."""
-    is_settled: bool = False
+    is_line_decided: bool = False
     """Whether the line is over and it is decided if sound during it is an answer."""
 
     @property
@@ -73,11 +73,11 @@ class CallAnswers:
     def __init__(self, playout: Playout, *, says_interrupted: bool | None) -> None:
         """`says_interrupted`: whether the agent's wire format reports interruptions; None where that is not known."""
         self._playout, self._says_interrupted = playout, says_interrupted
-        self.all: list[Answer] = []
+        self.all: list[LineAnswer] = []
         """One for each line begun."""
-        self.current = Answer(line_end_s=0.0, is_settled=True)
+        self.current = LineAnswer(line_end_s=0.0, is_line_decided=True)
         """A greeting, which answers no line."""
-        self._interrupted_answer: Answer | None = None
+        self._interrupted_answer: LineAnswer | None = None
         """The previous answer, if some of it was left to play when the current line began."""
         self._previous_continues = False
         """Whether it continues, so that sound is no answer to the current line."""
@@ -101,7 +101,7 @@ class CallAnswers:
         """Begin a line; `line_end_s` is the position of the end of its last audible sample."""
         self._settle_current_answer(now)
         self._is_backchannel = is_backchannel
-        answer = Answer(line_end_s)
+        answer = LineAnswer(line_end_s)
         self.all.append(answer)
         if is_backchannel:
             return
@@ -185,20 +185,20 @@ class CallAnswers:
     def _settle_current_answer(self, now: float) -> None:
         """Set aside sound heard during the line, once the line is over, unless it continues past the line's end."""
         answer = self.current
-        if answer.is_settled or now < answer.line_end_s:
+        if answer.is_line_decided or now < answer.line_end_s:
             return
-        answer.is_settled = True
+        answer.is_line_decided = True
         if answer.first_audible_s is not None and answer.last_audible_s <= answer.line_end_s:
             answer.reset()
 
-    def _is_sending(self, answer: Answer, now: float) -> bool:
+    def _is_sending(self, answer: LineAnswer, now: float) -> bool:
         return (
             answer.first_audible_s is not None
             and not answer.is_declared_over
             and self._playout.audible_end > now - MAX_PAUSE_IN_SPEECH_S
         )
 
-    def _find_answer_of_words(self, now: float) -> Answer:
+    def _find_answer_of_words(self, now: float) -> LineAnswer:
         """Return the answer to which words belong that arrive now: until a line is over, the one it interrupts."""
         before, answer = self._interrupted_answer, self.current
         if before and (self._previous_continues or (now < answer.line_end_s and answer.first_audible_s is None)):

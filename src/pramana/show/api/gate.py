@@ -51,7 +51,7 @@ STRICT_CONTENT_POLICY = "default-src 'none'; frame-ancestors 'none'"
 """The content security policy of responses that are not pages; a page sets its own."""
 
 
-class RequestAborted(HTTPException):
+class BodyRefused(HTTPException):
     """The body is too large or has stalled. An `HTTPException`, since the framework hides others while it reads."""
 
 
@@ -98,7 +98,7 @@ class Gate:
 
         try:
             await self._app(scope, self._wrap_receive_with_limits(scope, receive), send_with_note)
-        except RequestAborted as error:
+        except BodyRefused as error:
             await self._send_refusal(make_error_response(error.status_code, error.detail), scope, receive, send)
         except Exception as error:
             if "pramana.told" in scope:
@@ -226,14 +226,12 @@ class Gate:
                 async with asyncio.timeout(BODY_STALL_TIMEOUT_S):
                     message = await receive()
             except TimeoutError:
-                raise RequestAborted(
-                    408, f"no more data of this request arrived for {BODY_STALL_TIMEOUT_S:g} s"
-                ) from None
+                raise BodyRefused(408, f"no more data of this request arrived for {BODY_STALL_TIMEOUT_S:g} s") from None
             if message["type"] == "http.request":
                 taken += len(message.get("body", b""))
                 whole = not message.get("more_body", False)
                 if taken > most:
-                    raise RequestAborted(413, self._too_large_message(scope))
+                    raise BodyRefused(413, self._too_large_message(scope))
             return message
 
         return receive_limited
