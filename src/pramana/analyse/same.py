@@ -7,8 +7,8 @@ multiplies its stake by the winnings. A fair coin cannot be beaten: if nothing d
 time with a probability of at most p (Ville's inequality), so the test may stop as soon as it is sure. No baseline, no
 distribution and no independence of the replies in time is assumed.
 
-Each instrument has a stake of its own, and the evidence is their mean, so a further instrument costs a little and never
-adds a false alarm.
+Each instrument has a separate stake, and the evidence is the mean of all stakes. A further instrument therefore costs a
+little power and never adds a false alarm.
 """
 
 import math

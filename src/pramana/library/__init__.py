@@ -437,7 +437,7 @@ def _options_to_request_fields(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_selection(argument: str, filters: Any) -> Any:
-    """Return a selection, or the one that a dictionary stands for; refuse a filter that was given as an empty list."""
+    """Return a selection, made from a dictionary if one was passed; refuse a filter that is an empty list."""
     selection = _selection_from_dict(argument, filters) if isinstance(filters, Mapping) else filters
     if not isinstance(selection, Selection):
         example = "a pramana.Selection or a dictionary such as {'tags': ['vip']}"
