@@ -13,6 +13,7 @@ from pramana.analyse.drift import (
     MAX_CANDIDATE_DAYS,
     NOTICE,
     combine_contributor_statistics,
+    iterate_change_statistics,
     measure_baseline_spread,
     measure_change_statistic,
     next_day_rank_correlation,
@@ -135,3 +136,42 @@ def test_three_in_ten_liars_cannot_raise_an_alarm(count: int) -> None:
 
 def test_fewer_than_five_contributors_are_no_public_watch() -> None:
     assert combine_contributor_statistics([1e30] * 4) == 0.0
+
+
+# ── The fast form of the statistic ──
+
+
+def rank_likelihood_ratio(scores: list[float], first: int, tolerance: float) -> float:
+    """Return the ratio for one first day by its definition: a product over the ranks of all days."""
+    days = [(score - tolerance * (day >= first), -day) for day, score in enumerate(scores)]
+    is_later = [-negative >= first for _, negative in sorted(days)]
+    ratios = []
+    for exponent in LEHMANN_EXPONENTS:
+        log_ratio, later = 0.0, 0
+        for rank, changed in enumerate(is_later, 1):
+            later += changed
+            log_ratio += math.log(rank) + changed * math.log(exponent) - math.log(rank + (exponent - 1) * later)
+        ratios.append(math.exp(log_ratio))
+    return fmean(ratios)
+
+
+@pytest.mark.parametrize("digits", [1, 2, 9])
+def test_every_ratio_is_the_product_over_the_ranks_also_with_ties(digits: int) -> None:
+    rng = random.Random(digits)
+    for _ in range(20):
+        scores = [round(rng.random() + 0.3 * (day > 40), digits) for day in range(rng.choice([30, 58, 90]))]
+        tolerance = rng.choice([0.0, 0.02, 0.1])
+        found = measure_change_statistic(scores, 28, tolerance)
+        for first, ratio in found.likelihood_ratio_by_day.items():
+            assert ratio == pytest.approx(rank_likelihood_ratio(scores, first, tolerance), rel=1e-9)
+
+
+def test_day_by_day_the_statistic_is_that_of_the_days_so_far() -> None:
+    rng = random.Random(10)
+    scores = [round(rng.random() + 0.4 * (day > 60), 2) for day in range(100)]
+    day_by_day = list(iterate_change_statistics(iter(scores), 28, 0.02))
+    assert len(day_by_day) == 72
+    for days, found in enumerate(day_by_day, 29):
+        expected = measure_change_statistic(scores[:days], 28, 0.02)
+        assert found.likelihood_ratio_by_day == pytest.approx(expected.likelihood_ratio_by_day, rel=1e-9)
+    assert list(iterate_change_statistics(scores[:28], 28, 0.02)) == []

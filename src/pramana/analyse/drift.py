@@ -16,8 +16,11 @@ calls a day do not make more days.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
+from operator import getitem
 from statistics import fmean, variance
 
 from msgspec import Struct
@@ -92,25 +95,62 @@ def measure_change_statistic(scores: Sequence[float], baseline_days: int, tolera
     >>> changed.value > NOTICE.threshold, changed.likeliest_first_day
     (True, 15)
     """
-    count = len(scores)
-    log_orders = math.lgamma(count + 1)
-    ratios = {}
-    for first in range(max(baseline_days, count - MAX_CANDIDATE_DAYS), count):
-        shifted = [(score - tolerance, -day) for day, score in enumerate(scores) if day >= first]
-        ranked = sorted([*((score, -day) for day, score in enumerate(scores[:first])), *shifted])
-        later_so_far, later = 0, []
-        for _, negative_day in ranked:
-            later_so_far += -negative_day >= first
-            later.append(later_so_far)
-        ratios[first] = fmean(
-            math.exp(
-                log_orders
-                + (count - first) * math.log(shift)
-                - math.fsum(math.log(rank + (shift - 1) * among) for rank, among in enumerate(later, 1))
-            )
-            for shift in LEHMANN_EXPONENTS
-        )
+    first_candidate = max(baseline_days, len(scores) - MAX_CANDIDATE_DAYS)
+    earlier, ratios = sorted(scores[:first_candidate]), {}
+    for first in range(first_candidate, len(scores)):
+        earlier_below = sorted(bisect_left(earlier, score - tolerance) for score in scores[first:])
+        ratios[first] = _likelihood_ratio(len(scores), earlier_below)
+        insort(earlier, scores[first])
     return ChangeStatistic(math.fsum(ratios.values()), ratios)
+
+
+def iterate_change_statistics(
+    scores: Iterable[float], baseline_days: int, tolerance: float
+) -> Iterator[ChangeStatistic]:
+    """Yield the statistic of each day after the baseline: what `measure_change_statistic` returns day by day, faster.
+
+    >>> [round(each.value, 2) for each in iterate_change_statistics([1.0, 2.0, 3.0, 9.0, 8.0], 3, 0.0)]
+    [2.87, 7.1]
+    """
+    seen: list[float] = []
+    candidates: dict[int, tuple[list[float], list[int]]] = {}
+    for day, score in enumerate(scores):
+        if day >= baseline_days:
+            candidates[day] = (seen.copy(), [])
+            candidates.pop(day - MAX_CANDIDATE_DAYS, None)
+            for earlier, earlier_below in candidates.values():
+                insort(earlier_below, bisect_left(earlier, score - tolerance))
+            ratios = {first: _likelihood_ratio(day + 1, below) for first, (_, below) in candidates.items()}
+            yield ChangeStatistic(math.fsum(ratios.values()), ratios)
+        insort(seen, score)
+
+
+def _likelihood_ratio(days: int, earlier_below: Sequence[int]) -> float:
+    """Return the ratio for one first day; `earlier_below` has how many earlier days are below each later one, sorted.
+
+    The denominator multiplies, over all ranks, the rank plus (exponent - 1) times the later days up to it. Between two
+    later days only the rank grows, so the product of such a stretch is a ratio of two factorials.
+    """
+    later = len(earlier_below)
+    log_orders, length = math.lgamma(days + 1), 1 << (days - later).bit_length()
+    ratio = 0.0
+    for exponent in LEHMANN_EXPONENTS:
+        constant = later * math.log(exponent) - math.lgamma(days + (exponent - 1) * later + 1)
+        gained = math.fsum(map(getitem, _tabulate_log_gains(exponent, length), earlier_below))
+        ratio += math.exp(log_orders + constant + gained)
+    return ratio / len(LEHMANN_EXPONENTS)
+
+
+@cache
+def _tabulate_log_gains(exponent: float, length: int) -> tuple[tuple[float, ...], ...]:
+    """Return by how much each later day divides the denominator, by its rank among the later and the earlier days."""
+    return tuple(
+        tuple(
+            math.lgamma(rank + (exponent - 1) * later_rank) - math.lgamma(rank + (exponent - 1) * (later_rank - 1))
+            for rank in range(later_rank, later_rank + length)
+        )
+        for later_rank in range(1, MAX_CANDIDATE_DAYS + 1)
+    )
 
 
 # ── From the calls of a day to its score ──
