@@ -10,24 +10,29 @@ Intervals are Jeffreys' posterior by seeded draws, slightly widened: simulated c
 falls to 50 % at high pass rates, that of these stays above 94 %.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 
 from msgspec import Struct
 
-from pramana.analyse.intervals import CONFIDENCE, Interval
+from pramana.analyse.intervals import CONFIDENCE, Interval, normal_quantile
 
 DRAWS, SEED = 4_000, 20_261_119
 POSTERIOR_TAIL_FACTOR = 0.8
 """The posterior leaves out this much less than an interval of the confidence would: 4 % instead of 5 %. Without it,
 coverage falls to 93 % where verdicts are few."""
 MIN_LABELS, MIN_OF_EACH_VERDICT = 50, 10
-"""Labels that a corrected rate needs: in all, and among each of the judge's two verdicts."""
+"""Labels that a corrected rate needs: in all, and among each of the judge's two verdicts, as far as there are."""
 MIN_OWN_LABELS = 20
 """Labels of the run itself that are needed beside labels from elsewhere."""
+MIN_LABELS_FOR_ACCURACY = 30
+"""Labels that an accuracy needs; with fewer, only kappa is shown."""
 MAX_INTERVAL_WIDTH = 0.25
 """A corrected rate whose interval is wider says too little to be shown."""
+SHIFT_CONFIDENCE = 0.99
+"""The judge counts as erring differently on two runs when their labels contradict each other at this confidence."""
 
 
 class LabelCounts(Struct, frozen=True):
@@ -59,6 +64,29 @@ class LabelCounts(Struct, frozen=True):
         """All labelled replies."""
         return self.judge_yes_count + self.judge_no_count
 
+    def as_strata(self, judge_passed: int, reply_count: int) -> "tuple[Stratum, Stratum]":
+        """Return the labels beside the replies of a run that they were drawn from, by the judge's verdict."""
+        return (
+            Stratum(judge_passed=True, reply_count=judge_passed, yes_labels=self.true_yes, no_labels=self.false_yes),
+            Stratum(
+                judge_passed=False,
+                reply_count=reply_count - judge_passed,
+                yes_labels=self.false_no,
+                no_labels=self.true_no,
+            ),
+        )
+
+
+class Stratum(Struct, frozen=True, kw_only=True):
+    """Replies with the same verdict of the judge, some of which people labelled, drawn at random among them."""
+
+    judge_passed: bool
+    """Whether the judge passed these replies."""
+    reply_count: int
+    """All replies of the stratum, labelled or not."""
+    yes_labels: int = 0
+    no_labels: int = 0
+
 
 class CorrectedRate(Struct, frozen=True):
     """A rate as people would have given it, or the reason why it cannot be said."""
@@ -78,6 +106,20 @@ class JudgeAgreement(Struct, frozen=True):
     label_count: int
 
 
+def count_labels(strata: Sequence[Stratum]) -> LabelCounts:
+    """Return the labels of some strata by the judge's verdict."""
+    passed, failed = ([each for each in strata if each.judge_passed is verdict] for verdict in (True, False))
+    return LabelCounts(
+        true_yes=sum(each.yes_labels for each in passed),
+        false_yes=sum(each.no_labels for each in passed),
+        false_no=sum(each.yes_labels for each in failed),
+        true_no=sum(each.no_labels for each in failed),
+    )
+
+
+# ── Corrected rates ──
+
+
 def correct_rate(
     labels: LabelCounts, judge_passed: int, reply_count: int, *, confidence: float = CONFIDENCE
 ) -> CorrectedRate:
@@ -91,28 +133,89 @@ def correct_rate(
     >>> correct_rate(LabelCounts(20, 1, 1, 5), 240, 300).refusal_reason
     '27 replies are labelled; a corrected pass rate needs 50'
     """
-    if labels.total < MIN_LABELS:
-        return CorrectedRate(
-            None, None, f"{labels.total} replies are labelled; a corrected pass rate needs {MIN_LABELS}"
-        )
-    for verdict, count in (("passed", labels.judge_yes_count), ("failed", labels.judge_no_count)):
-        if count < MIN_OF_EACH_VERDICT:
-            return CorrectedRate(
-                None,
-                None,
-                f"{count} of the labelled replies were {verdict} by the judge; a corrected pass rate needs "
-                f"{MIN_OF_EACH_VERDICT}",
-            )
-    share = judge_passed / reply_count
-    value = share * labels.true_yes / labels.judge_yes_count + (1 - share) * labels.false_no / labels.judge_no_count
+    return correct_rate_of_strata(labels.as_strata(judge_passed, reply_count), confidence=confidence)
+
+
+def correct_rate_of_strata(
+    strata: Sequence[Stratum], *, replies_per_case: int = 1, confidence: float = CONFIDENCE
+) -> CorrectedRate:
+    """Return the pass rate of a run by people's standards, from labels of a part of each of its strata.
+
+    There may be more than two strata: a run that was judged again has replies that were drawn by the verdicts of its
+    first judge, and labels are at random only within the pairs of both verdicts. The replies of one case count as one
+    for how often the judge passes replies, as in the interval of a pass rate.
+    """
+    if missing := count_missing_labels(strata):
+        return CorrectedRate(None, None, missing.reason)
 
     def draw(rng: Random) -> float:
-        said = _draw_jeffreys_rate(rng, judge_passed, reply_count - judge_passed)
-        right = _draw_jeffreys_rate(rng, labels.true_yes, labels.false_yes)
-        wrong = _draw_jeffreys_rate(rng, labels.false_no, labels.true_no)
-        return said * right + (1 - said) * wrong
+        shares, rates = _draw_strata(rng, strata, replies_per_case)
+        return _sum_products(shares, rates)
 
+    value = _sum_products(*_estimate_strata(strata))
     return _refuse_wide_interval(value, _estimate_posterior_interval(draw, confidence))
+
+
+class MissingLabels(Struct, frozen=True):
+    """What a corrected rate lacks."""
+
+    count: int
+    """How many more labels it needs at least."""
+    reason: str
+
+
+def count_missing_labels(strata: Sequence[Stratum]) -> MissingLabels | None:
+    """Return how many labels a corrected rate lacks, before its width is known; None if it has enough.
+
+    >>> count_missing_labels(LabelCounts(20, 1, 1, 5).as_strata(240, 300)).count
+    23
+    """
+    labels = count_labels(strata)
+    of_verdicts = [
+        ("passed" if verdict else "failed", count, min(MIN_OF_EACH_VERDICT, _count_replies(strata, verdict=verdict)))
+        for verdict, count in ((True, labels.judge_yes_count), (False, labels.judge_no_count))
+    ]
+    lacking = sum(max(0, needed - count) for _, count, needed in of_verdicts)
+    if labels.total < MIN_LABELS:
+        reason = f"{labels.total} replies are labelled; a corrected pass rate needs {MIN_LABELS}"
+        return MissingLabels(max(lacking, MIN_LABELS - labels.total), reason)
+    for verdict, count, needed in of_verdicts:
+        if count < needed:
+            return MissingLabels(
+                lacking,
+                f"{count} of the labelled replies were {verdict} by the judge; a corrected pass rate needs {needed}",
+            )
+    return None
+
+
+def _count_replies(strata: Sequence[Stratum], *, verdict: bool) -> int:
+    return sum(each.reply_count for each in strata if each.judge_passed is verdict)
+
+
+def count_labels_for_width(strata: Sequence[Stratum], *, replies_per_case: int = 1) -> int | None:
+    """Return about how many more labels would make the interval of a corrected rate narrow enough to be shown.
+
+    None if labels alone cannot: then the run has too few replies.
+
+    >>> count_labels_for_width(LabelCounts(13, 12, 12, 13).as_strata(150, 300))
+    9
+    >>> count_labels_for_width(LabelCounts(13, 12, 12, 13).as_strata(10, 20)) is None
+    True
+    """
+    if missing := count_missing_labels(strata):
+        return missing.count
+    shares, rates = _estimate_strata(strata)
+    replies = max(1.0, sum(each.reply_count for each in strata) / replies_per_case)
+    mean = _sum_products(shares, rates)
+    of_shares = sum(share * (rate - mean) ** 2 for share, rate in zip(shares, rates, strict=True)) / replies
+    of_labels = sum(share * share * _jeffreys_variance(each) for share, each in zip(shares, strata, strict=True))
+    tail = POSTERIOR_TAIL_FACTOR * (1 - CONFIDENCE)
+    allowed = (MAX_INTERVAL_WIDTH / (2 * normal_quantile(1 - tail))) ** 2 - of_shares
+    if allowed <= 0:
+        return None
+    labelled = count_labels(strata).total
+    more = math.ceil(labelled * of_labels / allowed) - labelled
+    return max(1, more) if labelled + more <= sum(each.reply_count for each in strata) else None
 
 
 def correct_rate_with_other_labels(
@@ -123,43 +226,97 @@ def correct_rate_with_other_labels(
     *,
     confidence: float = CONFIDENCE,
 ) -> CorrectedRate:
+    """Return the pass rate of a run by people's standards, from labels of another run with the same judge.
+
+    The labels of the other run were drawn at random, whatever the judge said; `correct_rate_with_other_runs` takes
+    those that were drawn by its verdicts. A judge that errs otherwise on this run would go unnoticed, so some labels of
+    the run itself (`own_labels`) are required.
+    """
+    drawn_from = other_labels.as_strata(other_labels.judge_yes_count, other_labels.total)
+    own = own_labels.as_strata(judge_passed, reply_count)
+    return correct_rate_with_other_runs([drawn_from], own, confidence=confidence)
+
+
+def correct_rate_with_other_runs(
+    other_runs: Sequence[Sequence[Stratum]],
+    own: Sequence[Stratum],
+    *,
+    replies_per_case: int = 1,
+    confidence: float = CONFIDENCE,
+) -> CorrectedRate:
     """Return the pass rate of a run by people's standards, from labels of other runs with the same judge.
 
-    A judge that errs otherwise on this run would go unnoticed, so some labels of the run itself (`own_labels`) are
-    required.
+    How often the judge passes good replies and fails bad ones is estimated on the other runs, each weighed by its
+    labels, and within a run each stratum by its replies: without that, labels drawn half among NO would make the judge
+    look far stricter than it is. The rate is refused if the labels of the run itself contradict those of the others.
     """
-    if own_labels.total < MIN_OWN_LABELS:
+    own_count = count_labels(own).total
+    if own_count < MIN_OWN_LABELS:
         return CorrectedRate(
             None,
             None,
-            f"{own_labels.total} replies of this run are labelled; labels of other runs count only with at least "
+            f"{own_count} replies of this run are labelled; labels of other runs count only with at least "
             f"{MIN_OWN_LABELS} of this run, in case the judge errs differently here",
         )
-    good, bad = other_labels.true_yes + other_labels.false_no, other_labels.true_no + other_labels.false_yes
-    if other_labels.total < MIN_LABELS or min(good, bad) < MIN_OF_EACH_VERDICT:
+    pooled = count_labels([each for run in other_runs for each in run])
+    good, bad = pooled.true_yes + pooled.false_no, pooled.true_no + pooled.false_yes
+    if pooled.total < MIN_LABELS or min(good, bad) < MIN_OF_EACH_VERDICT:
         return CorrectedRate(
             None,
             None,
             f"the labels of other runs are {good} passes and {bad} failures; a corrected pass rate needs "
             f"{MIN_LABELS}, and {MIN_OF_EACH_VERDICT} of each",
         )
-    youden = other_labels.true_yes / good + other_labels.true_no / bad - 1
-    value = (
-        min(1.0, max(0.0, (judge_passed / reply_count + other_labels.true_no / bad - 1) / youden))
-        if youden > 0
-        else None
-    )
+    passing = sum(share for share, each in zip(_estimate_strata(own)[0], own, strict=True) if each.judge_passed)
+    value = _invert_errors(passing, [_estimate_strata(run) for run in other_runs], other_runs)
     if value is None:
         return CorrectedRate(None, None, "the judge agrees with people no better than chance")
 
-    def draw(rng: Random) -> float:
-        hits = _draw_jeffreys_rate(rng, other_labels.true_yes, other_labels.false_no)
-        rejections = _draw_jeffreys_rate(rng, other_labels.true_no, other_labels.false_yes)
-        said = _draw_jeffreys_rate(rng, judge_passed, reply_count - judge_passed)
-        better = hits + rejections - 1
-        return min(1.0, max(0.0, (said + rejections - 1) / better)) if better > 0.05 else rng.random()
+    def draw(rng: Random) -> tuple[float, float]:
+        shares, rates = _draw_strata(rng, own, replies_per_case)
+        drawn = [_draw_strata(rng, run, 1) for run in other_runs]
+        share = sum(share for share, each in zip(shares, own, strict=True) if each.judge_passed)
+        rate = _invert_errors(share, drawn, other_runs)
+        rate = rng.random() if rate is None else rate
+        return rate, _sum_products(shares, rates) - rate
 
-    return _refuse_wide_interval(value, _estimate_posterior_interval(draw, confidence))
+    rng = Random(SEED)
+    pairs = [draw(rng) for _ in range(DRAWS)]
+    shift = _take_interval(sorted(difference for _, difference in pairs), 1 - SHIFT_CONFIDENCE)
+    if not shift.low <= 0 <= shift.high:
+        return CorrectedRate(
+            None, None, "the judge errs differently on this run than on the other labelled runs; label this run"
+        )
+    tail = POSTERIOR_TAIL_FACTOR * (1 - confidence)
+    return _refuse_wide_interval(value, _take_interval(sorted(rate for rate, _ in pairs), tail))
+
+
+_StratumRates = tuple[list[float], list[float]]
+"""The share of each stratum among all replies, and the share of its replies that people pass."""
+MIN_YOUDEN_INDEX = 0.05
+"""A judge closer to chance than this says nothing about the rate."""
+
+
+def _invert_errors(
+    passing: float, rates_by_run: Sequence[_StratumRates], runs: Sequence[Sequence[Stratum]]
+) -> float | None:
+    """Return the pass rate that leads to this share of YES; None if the judge is no better than chance."""
+    hits = good = rejections = bad = 0.0
+    for (shares, rates), strata in zip(rates_by_run, runs, strict=True):
+        weight = count_labels(strata).total
+        for share, rate, each in zip(shares, rates, strata, strict=True):
+            good += weight * share * rate
+            bad += weight * share * (1 - rate)
+            hits += weight * share * rate if each.judge_passed else 0.0
+            rejections += 0.0 if each.judge_passed else weight * share * (1 - rate)
+    if not good or not bad:
+        return None
+    sensitivity, specificity = hits / good, rejections / bad
+    youden = sensitivity + specificity - 1
+    return min(1.0, max(0.0, (passing + specificity - 1) / youden)) if youden > MIN_YOUDEN_INDEX else None
+
+
+# ── Agreement ──
 
 
 def measure_agreement(
@@ -173,37 +330,46 @@ def measure_agreement(
     >>> round(measure_agreement(LabelCounts(45, 5, 5, 45), 150, 300).kappa, 2)
     0.8
     """
-    if not labels.judge_yes_count or not labels.judge_no_count:
-        return None
+    return measure_agreement_of_strata(labels.as_strata(judge_passed, reply_count), confidence=confidence)
 
-    def kappa(passing: float, right: float, wrong: float) -> float:
-        agreed = passing * right + (1 - passing) * (1 - wrong)
-        people = passing * right + (1 - passing) * wrong
+
+def measure_agreement_of_strata(
+    strata: Sequence[Stratum], *, replies_per_case: int = 1, confidence: float = CONFIDENCE
+) -> JudgeAgreement | None:
+    """Return how well the judge agrees with people over the replies of some strata.
+
+    None until each verdict that the judge gave is among the labels.
+    """
+    labels = count_labels(strata)
+    given = {each.judge_passed for each in strata if each.reply_count}
+    if (not labels.judge_yes_count and True in given) or (not labels.judge_no_count and False in given) or not given:
+        return None
+    passed = [each.judge_passed for each in strata]
+
+    def kappa(shares: list[float], rates: list[float]) -> float:
+        agreed, passing = _share_of_agreement(shares, rates, passed), _sum_products(shares, [*map(float, passed)])
+        people = _sum_products(shares, rates)
         by_chance = passing * people + (1 - passing) * (1 - people)
         return (agreed - by_chance) / (1 - by_chance) if by_chance < 1 else 0.0
 
-    def parts(rng: Random) -> tuple[float, float, float]:
-        return (
-            _draw_jeffreys_rate(rng, judge_passed, reply_count - judge_passed),
-            _draw_jeffreys_rate(rng, labels.true_yes, labels.false_yes),
-            _draw_jeffreys_rate(rng, labels.false_no, labels.true_no),
-        )
-
     def draw_accuracy(rng: Random) -> float:
-        said, right, wrong = parts(rng)
-        return said * right + (1 - said) * (1 - wrong)
+        return _share_of_agreement(*_draw_strata(rng, strata, replies_per_case), passed)
 
-    share, right, wrong = (
-        judge_passed / reply_count,
-        labels.true_yes / labels.judge_yes_count,
-        labels.false_no / labels.judge_no_count,
-    )
+    estimated = _estimate_strata(strata)
     return JudgeAgreement(
-        accuracy=share * right + (1 - share) * (1 - wrong),
+        accuracy=_share_of_agreement(*estimated, passed),
         accuracy_interval=_estimate_posterior_interval(draw_accuracy, confidence),
-        kappa=kappa(share, right, wrong),
-        kappa_interval=_estimate_posterior_interval(lambda rng: kappa(*parts(rng)), confidence),
+        kappa=kappa(*estimated),
+        kappa_interval=_estimate_posterior_interval(
+            lambda rng: kappa(*_draw_strata(rng, strata, replies_per_case)), confidence
+        ),
         label_count=labels.total,
+    )
+
+
+def _share_of_agreement(shares: Sequence[float], rates: Sequence[float], passed: Sequence[bool]) -> float:
+    return sum(
+        share * (rate if verdict else 1 - rate) for share, rate, verdict in zip(shares, rates, passed, strict=True)
     )
 
 
@@ -238,15 +404,44 @@ def count_labels_to_draw(passed: int, failed: int, label_count: int) -> tuple[in
     return among_passed, min(failed, label_count - among_passed)
 
 
-def _draw_jeffreys_rate(rng: Random, successes: int, failures: int) -> float:
-    return rng.betavariate(successes + 0.5, failures + 0.5)
+# ── Draws ──
+
+
+def _estimate_strata(strata: Sequence[Stratum]) -> _StratumRates:
+    """Return the observed share of each stratum and of its YES labels; half where it has no label."""
+    total = sum(each.reply_count for each in strata) or 1
+    return [each.reply_count / total for each in strata], [
+        each.yes_labels / labelled if (labelled := each.yes_labels + each.no_labels) else 0.5 for each in strata
+    ]
+
+
+def _draw_strata(rng: Random, strata: Sequence[Stratum], replies_per_case: int) -> _StratumRates:
+    """Draw the shares and rates of strata from Jeffreys' posterior."""
+    weights = [rng.gammavariate(each.reply_count / replies_per_case + 0.5, 1.0) for each in strata]
+    total = sum(weights)
+    return [each / total for each in weights], [
+        rng.betavariate(each.yes_labels + 0.5, each.no_labels + 0.5) for each in strata
+    ]
+
+
+def _jeffreys_variance(stratum: Stratum) -> float:
+    yes, no = stratum.yes_labels + 0.5, stratum.no_labels + 0.5
+    return yes * no / ((yes + no) ** 2 * (yes + no + 1))
+
+
+def _sum_products(ones: Sequence[float], others: Sequence[float]) -> float:
+    return sum(one * other for one, other in zip(ones, others, strict=True))
 
 
 def _estimate_posterior_interval(draw_rate: Callable[[Random], float], confidence: float) -> Interval:
     rng = Random(SEED)
-    values = sorted(draw_rate(rng) for _ in range(DRAWS))
-    tail = round(POSTERIOR_TAIL_FACTOR * (1 - confidence) / 2 * DRAWS)
-    return Interval(values[tail], values[-tail - 1])
+    return _take_interval(sorted(draw_rate(rng) for _ in range(DRAWS)), POSTERIOR_TAIL_FACTOR * (1 - confidence))
+
+
+def _take_interval(ordered: Sequence[float], left_out: float) -> Interval:
+    """Return the interval of sorted draws without this share of them, half of it at each end."""
+    tail = round(left_out / 2 * len(ordered))
+    return Interval(ordered[tail], ordered[-tail - 1])
 
 
 def _refuse_wide_interval(value: float, interval: Interval) -> CorrectedRate:

@@ -141,10 +141,11 @@ def write_runs_csv(runs: Runs, out: TextIO) -> None:
     rows.writerow(COLUMN_TYPES)
     for run, results in runs:
         for each in iterate_records(run, results):
-            rows.writerow(map(_to_csv_cell, each.values()))
+            rows.writerow(map(to_csv_cell, each.values()))
 
 
-def _to_csv_cell(value: str | float | bool | None) -> str | float | None:
+def to_csv_cell(value: str | float | bool | None) -> str | float | None:
+    """Return the value of a CSV cell; a text that a spreadsheet would run as a formula gets a leading apostrophe."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, str):

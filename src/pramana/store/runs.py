@@ -39,7 +39,7 @@ from pramana.store.records import (
     read_run,
     unescape_text,
 )
-from pramana.store.schema import cases, checks, results, run_cases, run_models, runs, scorings
+from pramana.store.schema import cases, checks, labels, results, run_cases, run_models, runs, scorings
 from pramana.store.scoring import list_finished_scorings
 
 _INSERT_CASES = "INSERT INTO cases (digest, body) VALUES (?, ?) ON CONFLICT DO NOTHING"
@@ -422,6 +422,7 @@ class Runs(StorePart):
             asked = select(run_cases.c.case_no).where(run_cases.c.run_no == run_no)
             orphans = connection.scalars(asked.where(~shared)).all()
             connection.execute(delete(checks).where(checks.c.seq.in_(mine)))
+            connection.execute(delete(labels).where(labels.c.seq.in_(mine)))
             for table in (results, scorings, run_cases, run_models, runs):
                 connection.execute(delete(table).where(table.c.run_no == run_no))
             for some in split_into_chunks(orphans):

@@ -24,7 +24,7 @@ from sqlalchemy import (
     text,
 )
 
-LATEST_MIGRATION = "0009"
+LATEST_MIGRATION = "0012"
 """The migration that matches the tables below; a store at this version is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -167,6 +167,22 @@ checks = Table(
     Column("value", Double),
     Column("evidence", Text),
     PrimaryKeyConstraint("seq", "scoring", "position"),
+    sqlite_with_rowid=False,
+)
+
+labels = Table(  # people's verdicts on replies that a judge judged
+    "labels",
+    metadata,
+    Column("seq", _IntegerType, ForeignKey("results.seq"), nullable=False),
+    Column("criterion", Text, nullable=False),  # which judged check of the result: llm_judge, or llm_judge:1
+    Column("rater", Text, nullable=False),
+    Column("run_no", _IntegerType, ForeignKey("runs.run_no"), nullable=False),
+    Column("verdict", Text, nullable=False),  # yes, no or unsure
+    Column("note", Text, nullable=False),
+    Column("scoring", Integer),  # whose verdicts the reply was drawn by; null if it was not drawn
+    Column("labelled", Text, nullable=False),
+    PrimaryKeyConstraint("seq", "criterion", "rater"),
+    Index(None, "run_no"),
     sqlite_with_rowid=False,
 )
 

@@ -7,6 +7,7 @@ from pramana import settings
 from pramana.store.blobs import Blobs, Recordings
 from pramana.store.engine import Changes, Database
 from pramana.store.history import History
+from pramana.store.labels import Labels
 from pramana.store.preferences import CustomPrices, PreferencesStore
 from pramana.store.providers import Providers
 from pramana.store.queue import RunQueue
@@ -29,6 +30,7 @@ class Store:
         self.cases = Cases(database)
         self.results = Results(database)
         self.scorings = Scorings(database)
+        self.labels = Labels(database)
         self.history = History(database)
         self.scenarios = Scenarios(database)
         self.suites = Suites(database)

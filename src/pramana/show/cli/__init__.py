@@ -26,6 +26,7 @@ COMMANDS = {
     ),
     "export": ("pramana.show.cli.export:export", "Export results: JSON, CSV, Parquet, JUnit, Markdown, HTML."),
     "rescore": ("pramana.show.cli.rescore:rescore", "Score stored replies again with another judge or scorer."),
+    "judge": ("pramana.show.cli.judge:judge", "Label replies, and see how far the judge agrees with people."),
     "models": ("pramana.show.cli.models:models", "List available models; download the embedded ones."),
     "validate": ("pramana.show.cli.formats:validate", "Check suite and scenario files; every error with its line."),
     "selftest": ("pramana.show.cli.selftest:selftest", "Measure how exactly calls are timed on this machine."),

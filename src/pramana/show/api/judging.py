@@ -1,0 +1,62 @@
+"""`/api/runs/{id}/labelling` and `/labels`: replies for people to label, and their labels."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Response
+
+from pramana.app import Credential, judging
+from pramana.app.judging import LabellingRequest, LabellingView, LabelRequest, LabelView
+from pramana.show.api.envelope import (
+    AppDependency,
+    Body,
+    add_fields_of,
+    document_query,
+    document_route,
+    make_answer,
+    read_query,
+    require_caller,
+)
+from pramana.show.api.runs import RunId
+
+router = APIRouter(tags=["judges"])
+
+
+@add_fields_of(LabelRequest)
+class LabelBody(Body):
+    """A label of one reply."""
+
+    def to_request(self) -> LabelRequest:
+        """Return the body as a `LabelRequest`."""
+        return LabelRequest(**{name: getattr(self, name) for name in LabelRequest.__struct_fields__})
+
+
+@router.get(
+    "/api/runs/{run_id}/labelling",
+    summary="Read the next reply to label",
+    openapi_extra=document_query(LabellingRequest),
+    **document_route(LabellingView, 404, 409),
+)
+async def read_labelling(
+    run_id: RunId,
+    request: Request,
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(judging.read_labelling)],
+) -> Response:
+    """Return the next reply without its model and without the judge's verdict; half are drawn among the judge's NO."""
+    return make_answer(await judging.read_labelling(app, caller, run_id, read_query(LabellingRequest, request)))
+
+
+@router.get("/api/runs/{run_id}/labels", summary="List labels", **document_route(list[LabelView], 404))
+async def list_labels(
+    run_id: RunId, app: AppDependency, caller: Annotated[Credential, require_caller(judging.list_labels)]
+) -> Response:
+    """Return the labels of a run, of all raters."""
+    return make_answer(await judging.list_labels(app, caller, run_id))
+
+
+@router.post("/api/runs/{run_id}/labels", summary="Save a label", **document_route(LabelView | None, 404))
+async def save_label(
+    run_id: str, body: LabelBody, app: AppDependency, caller: Annotated[Credential, require_caller(judging.save_label)]
+) -> Response:
+    """Save a label in place of the rater's earlier one of the same reply; `label: null` removes it."""
+    return make_answer(await judging.save_label(app, caller, run_id, body.to_request()))
