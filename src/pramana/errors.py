@@ -93,6 +93,7 @@ _NUMBER, _QUOTED = re.compile(r"\d+"), re.compile(r'"[^"]*"')
 HintKey = Literal[
     "list_runs", "list_scorings", "start_run", "resume_run", "list_scenarios", "import_scenarios", "run_stored",
     "list_library", "list_models", "list_server_models", "list_tokens", "name_model", "create_token", "pull_weights",
+    "list_watches", "start_watch",
     "publish_suite", "any_suite", "check_filters", "name_judge", "choose_modalities", "send_parameter",
 ]  # fmt: skip
 COMMAND_HINTS: Mapping[HintKey, str] = {
@@ -100,6 +101,8 @@ COMMAND_HINTS: Mapping[HintKey, str] = {
     "list_scorings": "list the scorings: pramana show {} --scorings",
     "start_run": "start a run: pramana run",
     "resume_run": "resume the run on the command line: pramana run --resume {}",
+    "list_watches": "see: pramana drift list",
+    "start_watch": "start one: pramana drift start MODEL",
     "list_scenarios": "see: pramana scenarios list",
     "import_scenarios": "import scenarios: pramana scenarios import FILE",
     "run_stored": "run: pramana run store:{}",

@@ -46,6 +46,7 @@ from pramana.run.accounts import ProviderReach, make_accounts, read_configured_c
 from pramana.run.speech import NOISY, PLAIN
 from pramana.score.scorers import make_planned_scorers
 from pramana.store.records import escape_text
+from pramana.store.runs import RunHook
 from pramana.store.store import Store
 
 DEFAULT_SUITE, DEFAULT_TIER = "v1.0", "cheap"
@@ -59,10 +60,13 @@ def create_run(
     creator: str | None = None,
     *,
     warn: Callable[[Sequence[Problem]], object] | None = None,
+    holder: str | None = None,
+    hook: RunHook | None = None,
 ) -> Run:
     """Check a request and store its run. `bench.execute` executes it, or a server does for its users.
 
-    `warn` is called with the warnings about the files.
+    `warn` is called with the warnings about the files. `holder` is a process that executes the run at once, and `hook`
+    stores what belongs to it, in the same transaction.
     """
     reach = reach or ProviderReach()
     chosen, plan = _make_plan(store, request, reach)
@@ -77,7 +81,9 @@ def create_run(
     if first is None:
         raise chosen.make_no_cases_error()
     if not reach.is_for_other_users:
-        return store.runs.create(plan, chain((first,), cases), name=request.name, note=request.note)
+        return store.runs.create(
+            plan, chain((first,), cases), name=request.name, note=request.note, holder=holder, hook=hook
+        )
     return store.runs.create(
         plan,
         chain((first,), cases),
@@ -86,7 +92,14 @@ def create_run(
         limits=request.limits.to_stored(),
         name=request.name,
         note=request.note,
+        holder=holder,
+        hook=hook,
     )
+
+
+def make_plan(store: Store, request: RunRequest, reach: ProviderReach | None = None) -> Plan:
+    """Return the plan of a request; nothing is stored or sent to a model."""
+    return _make_plan(store, request, reach or ProviderReach())[1]
 
 
 def estimate(store: Store, request: RunRequest, reach: ProviderReach | None = None) -> Estimate:

@@ -323,11 +323,86 @@ class RunRequest(Struct, frozen=True, kw_only=True):
             raise InvalidInput.from_problems(problems)
 
 
+def request_to_plain(request: RunRequest) -> dict[str, Any]:
+    """Return the fields of a request that differ from their defaults as plain data, with absolute paths.
+
+    >>> request_to_plain(RunRequest(models=("fake",), selection=Selection(limit=3)))
+    {'selection': {'limit': 3}, 'models': ['fake']}
+    """
+    given = {each.name: getattr(request, each.name) for each in fields(RunRequest)}
+    given |= {
+        name: Selection.to_recorded(given[name]) for name in ("selection", "scenarios") if given[name] is not None
+    }
+    given |= {"paths": [_make_path_absolute(each) for each in request.paths], "limits": request.limits.to_stored()}
+    if request.limits == Limits():
+        del given["limits"]
+    plain: dict[str, Any] = msgspec.to_builtins(given)
+    defaults = {each.name: each.default for each in fields(RunRequest)}
+    return {
+        name: value
+        for name, value in plain.items()
+        if given[name] != defaults[name] and (value or name not in ("paths", "selection", "parameters"))
+    }
+
+
+def request_from_plain(plain: Mapping[str, Any]) -> RunRequest:
+    """Return the request that `request_to_plain` made plain."""
+
+    def decode_path(type_: type, value: Any) -> Any:
+        return Path(value) if type_ is Path else value
+
+    return msgspec.convert(dict(plain), RunRequest, dec_hook=decode_path)
+
+
+def _make_path_absolute(path: Path) -> str:
+    """Return a file's absolute path; a name such as `library:` or `store:hours-1` stays as it is."""
+    return str(path) if ":" in str(path) and not path.exists() else str(path.absolute())
+
+
 class RunEdit(Struct, frozen=True, kw_only=True):
     """Changes to a stored run; None leaves a value as it is, an empty text removes it."""
 
     name: Annotated[RunName | None, Meta(description="Name of the run in lists; empty for none")] = None
     note: Annotated[RunNote | None, Meta(description="Note on the run; empty for none")] = None
+
+
+MIN_BASELINE_DAYS, BASELINE_DAYS, MAX_BASELINE_DAYS = 14, 28, 365
+
+
+class WatchRequest(Struct, frozen=True, kw_only=True):
+    """All options of a watch: what its model is asked every day, and how its days are compared."""
+
+    run: RunRequest
+    """The run of each day, with exactly one model."""
+    budget_usd_per_day: Annotated[
+        Annotated[float, Meta(gt=0, le=10**9)] | None,
+        Meta(title="Budget per day (USD)", description="Cost limit per day in US dollars; null: no limit"),
+    ] = None
+    at: Annotated[
+        Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")] | None,
+        Meta(title="Time of day (UTC)", description="When the scheduler measures a day, in UTC, such as 03:00"),
+    ] = None
+    baseline_days: Annotated[
+        int,
+        Meta(ge=MIN_BASELINE_DAYS, le=MAX_BASELINE_DAYS, title="Days of the baseline"),
+    ] = BASELINE_DAYS
+    instruments: Annotated[
+        Annotated[tuple[Name, ...], Meta(max_length=50)] | None,
+        Meta(description="What is measured; null: everything that applies to the model and its parameters"),
+    ] = None
+    name: Annotated[RunName | None, Meta(title="Name", description="Name of the watch, shown in lists")] = None
+    note: Annotated[RunNote | None, Meta(title="Note", description="Note on the watch")] = None
+
+    def check(self) -> None:
+        """Raise `InvalidInput` with every invalid value, field by field."""
+        problems = [*_find_value_problems(self)]
+        if len(self.run.models) != 1:
+            problems.append(Problem(f"a watch has one model, found {len(self.run.models)}", "models"))
+        if self.run.cache:
+            problems.append(Problem("a watch asks the model every day, so replies cannot come from the cache", "cache"))
+        if problems:
+            raise InvalidInput.from_problems(problems)
+        self.run.check()
 
 
 def check_struct_values(struct: Struct) -> None:

@@ -25,11 +25,12 @@ from statistics import fmean, variance
 
 from msgspec import Struct
 
+from pramana.request import BASELINE_DAYS as BASELINE_DAYS  # noqa: PLC0414 - the rule was measured with this default
+
 LEHMANN_EXPONENTS = (2.0, 5.0, 20.0, 100.0)
 """Exponents of Lehmann's alternative over which each ratio is averaged: from a small shift of a day to a large one."""
 MAX_CANDIDATE_DAYS = 40
 """How many days back a change may have begun. An older one was seen long ago, or will never be."""
-MIN_BASELINE_DAYS, BASELINE_DAYS = 14, 28
 MIN_ANSWERED_SHARE = 0.8
 """The share of a day's planned prompts that must have an answer; with fewer, the day has no score."""
 MIN_TOLERANCE = 0.02
@@ -185,11 +186,13 @@ class BaselineSpread(Struct, frozen=True):
     """Standard deviation of the days beyond what the number of calls explains."""
     next_day_rank_correlation: float
     """Of a day with the next one, between their ranks."""
+    min_tolerance: float = MIN_TOLERANCE
+    """The tolerance of a notice: two points, or as much on the scale of what is measured."""
 
     @property
     def tolerance(self) -> float:
-        """The tolerance of an alarm: as large as the days differ by themselves, and at least two points."""
-        return max(MIN_TOLERANCE, self.day_standard_deviation)
+        """The tolerance of an alarm: as large as the days differ by themselves, and at least that of a notice."""
+        return max(self.min_tolerance, self.day_standard_deviation)
 
     @property
     def can_alarm(self) -> bool:

@@ -75,6 +75,12 @@ class LiveProgress:
             with suppress(OSError):
                 self._bar.stop()
 
+    def set_expected(self, expected: int) -> None:
+        """Set the number of results, for a run that does not exist when the progress is opened."""
+        self.expected = expected
+        if self._bar:
+            self._bar.update(self._task, total=expected)
+
     def refresh(self, *, at_once: bool = False) -> None:
         """Redraw, where the waiting thread has to; a terminal's bar redraws itself."""
 
@@ -182,6 +188,12 @@ class NotebookBar(LiveProgress):
     def __exit__(self, *_: object) -> None:
         if not self._beside:
             self.refresh(at_once=True)
+
+    def set_expected(self, expected: int) -> None:
+        """Set the number of results, for a run that does not exist when the progress is opened."""
+        self.expected = expected
+        if self._bar:
+            self._bar.update(self._task, total=expected)
 
     def refresh(self, *, at_once: bool = False) -> None:
         """Draw the bar, five times a second at most."""

@@ -360,7 +360,7 @@ _ADVICE_BY_MESSAGE = {
 # ── The log of changes ──
 
 MAX_STORED_CHANGES = 10_000
-ChangeKind = Literal["scenario", "suite", "provider", "run", "submission", "settings", "price"]
+ChangeKind = Literal["scenario", "suite", "provider", "run", "submission", "settings", "price", "watch"]
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ import json
 import re
 import secrets
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from typing import Any, Literal
@@ -26,7 +26,14 @@ from pramana.jsonl import to_canonical_json
 from pramana.model import Case, Key, Plan, Run, RunStatus
 from pramana.request import RunEdit, check_struct_values
 from pramana.store.engine import CHUNK_ROWS, Database, LockKey, StorePart, record_change, split_into_chunks, timestamp
-from pramana.store.queue import find_current_reason, find_current_status, is_abandoned, make_current_run, refuse_if_held
+from pramana.store.queue import (
+    LEASE_S,
+    find_current_reason,
+    find_current_status,
+    is_abandoned,
+    make_current_run,
+    refuse_if_held,
+)
 from pramana.store.records import (
     RunRef,
     case_from_json,
@@ -183,6 +190,10 @@ def _is_named(name: str) -> ColumnElement[bool]:
     return runs.c.name.ilike(_escape_like_pattern(escape_text(name)), escape="\\")
 
 
+RunHook = Callable[[Connection, str], None]
+"""Called with the ID of a new run in the transaction that creates it; an exception undoes everything."""
+
+
 class Runs(StorePart):
     """The runs of a store."""
 
@@ -196,18 +207,21 @@ class Runs(StorePart):
         limits: Mapping[str, Any] | None = None,
         name: str | None = None,
         note: str | None = None,
+        holder: str | None = None,
+        hook: RunHook | None = None,
     ) -> Run:
         """Store a plan and its cases, each case once even if it is repeated, and return the new run.
 
-        A server's run is queued, with its limits, until a server takes it.
+        A server's run is queued, with its limits, until a server takes it. With a `holder`, the run is claimed for that
+        process from the start. `hook` stores what must exist exactly if the run does.
         """
         with prepare_cases(cases) as rows, self._database.write_transaction() as connection:
             self._database.lock(connection, LockKey.SHARING_CASES)
             created = timestamp()
-            row = {
+            row: dict[str, Any] = {
                 "id": _make_run_id(connection),
                 "owner": owner,
-                "status": "queued" if owner == "server" else "running",
+                "status": "queued" if owner == "server" and holder is None else "running",
                 "created": created,
                 "notes": "{}",
                 "plan": encode_json_column(plan_to_plain(plan)),
@@ -222,6 +236,14 @@ class Runs(StorePart):
                 "name": _escape_unless_blank(name),
                 "note": _escape_unless_blank(note),
             }
+            if holder is not None:
+                now = self._database.read_clock(connection)
+                row |= {
+                    "lease_holder": escape_text(holder),
+                    "lease_until": now + LEASE_S,
+                    "heartbeat": now,
+                    "attempts": 1,
+                }
             (run_no,) = connection.execute(insert(runs), row).inserted_primary_key or (0,)
             first = {"run_no": run_no, "scoring": 0, "label": "run", "created": created, "finished": created}
             connection.execute(insert(scorings), first)
@@ -234,6 +256,8 @@ class Runs(StorePart):
             expected = count * len(models) * len(plan.variants) * plan.repeats
             row |= {"plan_digest": HASH_PREFIX + digest.hexdigest(), "expected": expected}
             connection.execute(update(runs).where(runs.c.run_no == run_no), row)
+            if hook is not None:
+                hook(connection, str(row["id"]))
             record_change(connection, "run", str(row["id"]), "created")
         return self.read(str(row["id"]))
 

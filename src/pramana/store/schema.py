@@ -359,3 +359,88 @@ deliveries = Table(  # what this installation has submitted, and where
     Column("delivered", Text, nullable=False),
     PrimaryKeyConstraint("subject", "url"),
 )
+
+# ── Watches: a model observed over days ──
+
+watches = Table(
+    "watches",
+    metadata,
+    Column("watch_no", _IntegerType, primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("name", Text),
+    Column("note", Text),
+    Column("owner", Text, nullable=False),  # cli or server: what its runs may access
+    Column("creator", Text),  # name of the token that created it
+    Column("created", Text, nullable=False),
+    Column("stopped", Text),  # when its user stopped it
+    Column("model", Text, nullable=False),  # as typed
+    Column("request", Text, nullable=False),  # JSON: the `RunRequest` of each day
+    Column("budget_usd", Double),  # per day; null: no limit
+    Column("at", Text),  # HH:MM in UTC; null: at any time of the day
+    Column("baseline_days", Integer, nullable=False),
+    Column("instruments", Text, nullable=False),  # JSON array, fixed when the watch begins
+    Column("delivery", Text),  # JSON: where its alerts are sent
+    Column("delivery_secret", Text),  # the secret that signs them, encrypted by the vault
+    sqlite_autoincrement=True,
+)
+
+watch_periods = Table(  # the days that share one baseline
+    "watch_periods",
+    metadata,
+    Column("watch_no", _IntegerType, ForeignKey("watches.watch_no"), nullable=False),
+    Column("period", Integer, nullable=False),
+    Column("begins", Text, nullable=False),  # its first possible day
+    Column("reason", Text, nullable=False),
+    Column("note", Text),
+    Column("basis", Text),  # JSON: plan, cases and check versions of its first measured day
+    Column("created", Text, nullable=False),
+    PrimaryKeyConstraint("watch_no", "period"),
+)
+
+watch_days = Table(
+    "watch_days",
+    metadata,
+    Column("watch_no", _IntegerType, ForeignKey("watches.watch_no"), nullable=False),
+    Column("day", Text, nullable=False),  # in UTC: 2026-11-19
+    Column("period", Integer, nullable=False),
+    Column("status", Text, nullable=False),  # measuring, measured or missing
+    Column("reason", Text),  # why it is missing
+    Column("tie_break", Double, nullable=False),  # drawn once, from -0.5 to 0.5
+    Column("planned", BigInteger, nullable=False, server_default=text("0")),  # calls
+    Column("answered", BigInteger, nullable=False, server_default=text("0")),
+    Column("features", Text),  # JSON with a version: what was measured of each prompt
+    Column("decision", Text),  # JSON: score, statistics and level of each instrument on that day
+    Column("created", Text, nullable=False),
+    Column("ended", Text),
+    PrimaryKeyConstraint("watch_no", "day"),
+)
+
+watch_runs = Table(  # without a foreign key to the run: a day keeps its features when its run is deleted
+    "watch_runs",
+    metadata,
+    Column("watch_no", _IntegerType, ForeignKey("watches.watch_no"), nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("day", Text, nullable=False),
+    Column("purpose", Text, nullable=False),  # batch, answers or confirm
+    PrimaryKeyConstraint("watch_no", "run_id"),
+    Index(None, "run_id"),
+)
+
+watch_alerts = Table(
+    "watch_alerts",
+    metadata,
+    Column("alert_no", _IntegerType, primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("watch_no", _IntegerType, ForeignKey("watches.watch_no"), nullable=False),
+    Column("period", Integer, nullable=False),
+    Column("level", Text, nullable=False),  # notice or alarm
+    Column("day", Text, nullable=False),
+    Column("body", Text, nullable=False),  # JSON: what is delivered
+    Column("created", Text, nullable=False),
+    Column("delivered", Text),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("next_attempt", Double),  # seconds of the Unix clock
+    Column("error", Text),  # why the last attempt failed
+    UniqueConstraint("watch_no", "period", "level"),
+    sqlite_autoincrement=True,
+)

@@ -18,6 +18,7 @@ from pramana.store.scoring import Scorings
 from pramana.store.submissions import Submissions
 from pramana.store.suites import Suites
 from pramana.store.tokens import Tokens
+from pramana.store.watches import Watches
 
 
 class Store:
@@ -39,6 +40,7 @@ class Store:
         self.tokens = Tokens(database)
         self.preferences = PreferencesStore(database)
         self.submissions = Submissions(database)
+        self.watches = Watches(database)
         self.changes = Changes(database)
         self.blobs = Blobs(settings.data_folder() / "blobs")
         """Recordings and logs: always files, even with PostgreSQL."""

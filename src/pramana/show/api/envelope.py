@@ -370,6 +370,8 @@ API_HINTS: Mapping[HintKey, str] = {
     "list_runs": "see GET /api/runs",
     "list_scorings": "see GET /api/runs/{}/scorings",
     "start_run": "start a run: POST /api/runs",
+    "list_watches": "see GET /api/watches",
+    "start_watch": "start one: POST /api/watches",
     "list_scenarios": "see GET /api/scenarios",
     "import_scenarios": "import scenarios: POST /api/scenarios/import",
     "run_stored": "send its ID in scenarios: {}",

@@ -24,6 +24,7 @@ COMMANDS = {
         "pramana.show.cli.compare:compare",
         "Compare two runs or models: which is better, and is it proven?",
     ),
+    "drift": ("pramana.show.cli.drift:drift", "Watch a model over days: has it changed?"),
     "export": ("pramana.show.cli.export:export", "Export results: JSON, CSV, Parquet, JUnit, Markdown, HTML."),
     "rescore": ("pramana.show.cli.rescore:rescore", "Score stored replies again with another judge or scorer."),
     "judge": ("pramana.show.cli.judge:judge", "Label replies, and see how far the judge agrees with people."),

@@ -174,7 +174,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     _check_option_conflicts(context, paths, given)
     if given["output"]:
         choose_exporter(given["output"])  # refuses an unknown file extension before anything is sent
-    request, limits = _make_request(paths, given, selection), None
+    request, limits = make_request(paths, given, selection), None
     if given["dry_run"]:
         return _print_estimate(context, request, as_json=given["as_json"])
     quiet = given["quiet"] or given["as_json"]
@@ -322,7 +322,7 @@ def _check_option_conflicts(context: click.Context, paths: tuple[Path, ...], opt
             raise click.UsageError(f"--{name} cannot be combined with PATHS: name files or a tier of a suite, not both")
 
 
-def _make_request(paths: tuple[Path, ...], option_values: dict[str, Any], selection: "Selection") -> "RunRequest":
+def make_request(paths: tuple[Path, ...], option_values: dict[str, Any], selection: "Selection") -> "RunRequest":
     """Return the request that the options make; each option has the name of the field that it sets."""
     from pramana.request import Limits, RunRequest
 

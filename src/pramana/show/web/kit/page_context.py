@@ -36,6 +36,8 @@ PAGE_HINTS: Mapping[HintKey, str] = {
     "list_runs": "see Runs",
     "list_scorings": "see Scorings on the page of run {}",
     "start_run": "start a run on the page New run",
+    "list_watches": "see Drift",
+    "start_watch": "start one on the page Drift",
     "list_scenarios": "see Scenarios",
     "import_scenarios": "import scenarios on the page Scenarios",
     "run_stored": "choose the scenario {} on the page New run",

@@ -1,0 +1,284 @@
+"""What a watch measures: the features of one prompt on one day in, the score of an instrument on each day out.
+
+A day stores features, not scores, so a score is always computed by the current functions from what was measured. Each
+instrument looks in one direction, and a higher score is further in that direction: "the pass rate fell" and "the pass
+rate rose" are two instruments. Pure functions on numbers; nothing here reads a reply.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from statistics import fmean, variance
+from typing import Literal
+
+from msgspec import Struct, field
+
+from pramana.analyse.drift import (
+    MIN_ANSWERED_SHARE,
+    MIN_TOLERANCE,
+    BaselineSpread,
+    measure_baseline_spread,
+    next_day_rank_correlation,
+    score_day,
+)
+
+FEATURES_VERSION = 1
+REFERENCE_DAYS = 7
+"""Days whose replies later ones are compared with. They have no score: a day cannot be compared with itself."""
+MIN_LENGTH_TOLERANCE, MIN_LATENCY_TOLERANCE = math.log(1.05), math.log(1.10)
+"""Smallest changes of length and latency that count, on the scale of their logarithms: 5 % and 10 %."""
+LATENCY_FLOOR_S = 0.01
+"""Added to each latency before its logarithm: differences of a few milliseconds are the bench's, not the model's."""
+Unit = Literal["share", "words", "seconds"]
+
+
+class PromptDay(Struct, frozen=True, omit_defaults=True):
+    """What the calls of one prompt on one day were like. A prompt is a case in one variant."""
+
+    case: str
+    """Digest of the case."""
+    case_id: str
+    variant: str = "text"
+    category: str | None = None
+    planned: int = 1
+    answered: int = 0
+    verdicts: int = 0
+    """Replies that passed or failed."""
+    passes: int = 0
+    replies: tuple[str, ...] = ()
+    """Digests of the replies, their white space normalised."""
+    words: tuple[int, ...] = ()
+    latency_s: tuple[float, ...] = ()
+    refusals: int = 0
+
+    @property
+    def key(self) -> str:
+        """What the prompt has in common with itself on other days."""
+        return f"{self.case} {self.variant}"
+
+
+class DayFeatures(Struct, frozen=True, omit_defaults=True):
+    """All that is stored of one day."""
+
+    prompts: tuple[PromptDay, ...] = ()
+    served_models: Mapping[str, int] = field(default_factory=dict)
+    """Models that replied, as the provider reported them, each with its number of replies."""
+    fingerprints: Mapping[str, int] = field(default_factory=dict)
+    version: int = FEATURES_VERSION
+
+
+class FeatureDay(Struct, frozen=True):
+    """A measured day."""
+
+    day: str
+    tie_break: float
+    """From -½ to ½, drawn once."""
+    features: DayFeatures
+
+
+References = Mapping[str, Collection[str]]
+"""The replies of each prompt on the reference days."""
+
+
+class Instrument(Struct, frozen=True):
+    """One thing that is measured every day, in one direction."""
+
+    name: str
+    title: str
+    """As a line of a table: `pass rate, down`."""
+    finding: str
+    """What an alarm says: `the pass rate fell`."""
+    unit: Unit
+    min_tolerance: float
+    measure: Callable[[PromptDay, References], float | None]
+    """Returns the mean result of a prompt on a day; None if it has none."""
+    to_shown: Callable[[float], float]
+    """Turns a score into the number that users see, in the instrument's unit."""
+    needs_references: bool = False
+
+    @property
+    def reference_days(self) -> int:
+        """The number of days before the baseline whose replies later days are compared with."""
+        return REFERENCE_DAYS if self.needs_references else 0
+
+
+def _measure_failures(prompt: PromptDay, _: References) -> float | None:
+    return 1 - prompt.passes / prompt.verdicts if prompt.verdicts else None
+
+
+def _measure_passes(prompt: PromptDay, _: References) -> float | None:
+    return prompt.passes / prompt.verdicts if prompt.verdicts else None
+
+
+def _measure_changed_replies(prompt: PromptDay, references: References) -> float | None:
+    known = references.get(prompt.key)
+    return fmean(each not in known for each in prompt.replies) if known and prompt.replies else None
+
+
+def _measure_length(prompt: PromptDay, _: References) -> float | None:
+    return fmean(math.log(1 + each) for each in prompt.words) if prompt.words else None
+
+
+def _measure_latency(prompt: PromptDay, _: References) -> float | None:
+    return fmean(math.log(LATENCY_FLOOR_S + each) for each in prompt.latency_s) if prompt.latency_s else None
+
+
+def _measure_refusals(prompt: PromptDay, _: References) -> float | None:
+    return prompt.refusals / prompt.answered if prompt.answered else None
+
+
+def _negate(
+    measure: Callable[[PromptDay, References], float | None],
+) -> Callable[[PromptDay, References], float | None]:
+    def measure_negative(prompt: PromptDay, references: References) -> float | None:
+        value = measure(prompt, references)
+        return None if value is None else -value
+
+    return measure_negative
+
+
+def _identity(score: float) -> float:
+    return score
+
+
+def _to_words(score: float) -> float:
+    return math.exp(score) - 1
+
+
+def _to_seconds(score: float) -> float:
+    return max(0.0, math.exp(score) - LATENCY_FLOOR_S)
+
+
+# fmt: off
+INSTRUMENTS: Mapping[str, Instrument] = {each.name: each for each in (
+    Instrument("pass_rate_down", "pass rate, down", "the pass rate fell", "share", MIN_TOLERANCE,
+               _measure_failures, lambda score: 1 - score),
+    Instrument("pass_rate_up", "pass rate, up", "the pass rate rose", "share", MIN_TOLERANCE,
+               _measure_passes, _identity),
+    Instrument("changed_replies", "changed replies", "more replies are new", "share", MIN_TOLERANCE,
+               _measure_changed_replies, _identity, needs_references=True),
+    Instrument("longer", "longer replies", "replies became longer", "words", MIN_LENGTH_TOLERANCE,
+               _measure_length, _to_words),
+    Instrument("shorter", "shorter replies", "replies became shorter", "words", MIN_LENGTH_TOLERANCE,
+               _negate(_measure_length), lambda score: _to_words(-score)),
+    Instrument("slower", "slower replies", "replies became slower", "seconds", MIN_LATENCY_TOLERANCE,
+               _measure_latency, _to_seconds),
+    Instrument("faster", "faster replies", "replies became faster", "seconds", MIN_LATENCY_TOLERANCE,
+               _negate(_measure_latency), lambda score: _to_seconds(-score)),
+    Instrument("more_refusals", "refusals, up", "the model refuses more often", "share", MIN_TOLERANCE,
+               _measure_refusals, _identity),
+)}
+# fmt: on
+INSTRUMENT_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "pass_rate": ("pass_rate_down", "pass_rate_up"),
+    "replies": ("changed_replies",),
+    "length": ("longer", "shorter"),
+    "latency": ("slower", "faster"),
+    "refusals": ("more_refusals",),
+}
+"""What users choose by one name: both directions of one measurement."""
+
+
+# ── From features to scores ──
+
+
+class ScoredDays(Struct, frozen=True):
+    """The scores of one instrument on the days of one period."""
+
+    instrument: str
+    days: tuple[str, ...]
+    """The days that have a score; the first `baseline_count` of them are the baseline."""
+    scores: tuple[float, ...]
+    baseline_count: int
+    collected_days: int
+    """Measured days of the period, reference days included, as many as are needed."""
+    needed_days: int
+    spread: BaselineSpread | None
+    """None until the baseline is complete."""
+    prompt_means: Mapping[str, float]
+    """The mean result of each prompt over the baseline."""
+    latest_results: Mapping[str, tuple[float, int]]
+    """The mean result of each prompt on the last day, and its number of calls; empty if that day has no score."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the baseline is complete."""
+        return self.spread is not None
+
+
+def score_days(instrument: Instrument, days: Sequence[FeatureDay], baseline_days: int) -> ScoredDays:
+    """Return the score of each day of a period, in order; a day with too few answers for this instrument has none."""
+    referenced, ranked = days[: instrument.reference_days], days[instrument.reference_days :]
+    references: dict[str, set[str]] = {}
+    for each in referenced:
+        for prompt in each.features.prompts:
+            references.setdefault(prompt.key, set()).update(prompt.replies)
+    results = [_measure_day(instrument, each, references) for each in ranked]
+    measured = [(day, result) for day, result in zip(ranked, results, strict=True) if result]
+    baseline = measured[:baseline_days]
+    collected: dict[str, list[float]] = {}
+    for _, result in baseline:
+        for key, value in result.items():
+            collected.setdefault(key, []).append(value)
+    means = {key: fmean(values) for key, values in collected.items()}
+    names, plain, scores = list[str](), list[float](), list[float]()
+    baseline_count = 0
+    for position, (day, result) in enumerate(measured):
+        score = score_day(result, means)
+        if score is None:
+            continue
+        baseline_count += position < baseline_days
+        calls = sum(prompt.planned for prompt in day.features.prompts)
+        names.append(day.day)
+        plain.append(score)
+        scores.append(score + (day.tie_break / calls if instrument.unit == "share" and calls else 0.0))
+    is_complete = len(baseline) >= baseline_days and baseline_count > 1
+    return ScoredDays(
+        instrument.name,
+        tuple(names),
+        tuple(scores),
+        baseline_count,
+        len(referenced) + len(baseline),
+        instrument.reference_days + baseline_days,
+        _measure_spread(instrument, plain[:baseline_count], collected, baseline) if is_complete else None,
+        means,
+        _collect_latest(days, measured, names),
+    )
+
+
+def _measure_day(instrument: Instrument, day: FeatureDay, references: References) -> dict[str, float]:
+    measured = ((each.key, instrument.measure(each, references)) for each in day.features.prompts)
+    return {key: value for key, value in measured if value is not None}
+
+
+def _collect_latest(
+    days: Sequence[FeatureDay], measured: Sequence[tuple[FeatureDay, dict[str, float]]], scored: Sequence[str]
+) -> dict[str, tuple[float, int]]:
+    if not scored or scored[-1] != days[-1].day:
+        return {}
+    latest, result = measured[-1]
+    calls = {each.key: max(each.verdicts or each.answered, 1) for each in latest.features.prompts}
+    return {key: (value, calls[key]) for key, value in result.items()}
+
+
+def _measure_spread(
+    instrument: Instrument,
+    scores: Sequence[float],
+    results: Mapping[str, Sequence[float]],
+    baseline: Sequence[tuple[FeatureDay, dict[str, float]]],
+) -> BaselineSpread:
+    """Return how much the days of a baseline differ beyond what their number of calls explains."""
+    if instrument.unit == "share":
+        repeats = fmean(prompt.planned for day, _ in baseline for prompt in day.features.prompts)
+        means = {key: fmean(values) for key, values in results.items()}
+        return measure_baseline_spread(scores, means, max(1, round(repeats)))
+    by_calls = math.fsum(variance(values) for values in results.values() if len(values) > 1) / len(results) ** 2
+    beyond = max(0.0, variance(scores) - by_calls)
+    if len(results) > 1:  # the variance of each prompt over the days contains that of the days themselves
+        beyond *= len(results) / (len(results) - 1)
+    return BaselineSpread(math.sqrt(beyond), next_day_rank_correlation(scores), instrument.min_tolerance)
+
+
+def is_day_usable(features: DayFeatures) -> bool:
+    """Return whether enough of the planned calls of a day were answered for it to count."""
+    planned = sum(each.planned for each in features.prompts)
+    return planned > 0 and sum(each.answered for each in features.prompts) >= MIN_ANSWERED_SHARE * planned

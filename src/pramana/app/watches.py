@@ -1,0 +1,429 @@
+"""Watches: start, list, read, check, accept and stop them. Views come out, which front ends only render.
+
+A plain function for each, for the command line and Python, which work on their own store; the use cases call the same
+functions for users of a server.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from pramana import planning, settings
+from pramana.analyse.instruments import INSTRUMENT_GROUPS, INSTRUMENTS
+from pramana.analyse.watch import (
+    InstrumentFinding,
+    Level,
+    ReachedLevel,
+    decide_period,
+    decide_state,
+)
+from pramana.analyse.watch_sentences import describe_proof, describe_state
+from pramana.app import App, User, use_case
+from pramana.app.providers import make_server_reach
+from pramana.app.views import View
+from pramana.errors import InvalidInput, Problem, quote_text, suggest_similar
+from pramana.model import Plan
+from pramana.plan_scoring import refuse_unknown_prices
+from pramana.providers.names import is_voice_agent
+from pramana.providers.prices import Prices
+from pramana.request import Limits, WatchRequest
+from pramana.run.accounts import ProviderReach
+from pramana.store.store import Store
+from pramana.store.watches import DayStatus, Watch, WatchAlert, WatchDay, WatchPeriod
+from pramana.watching import measure_day, read_feature_days
+
+LOCAL_KINDS = frozenset({"fake", "local", "local-voice", "python", "command"})
+"""Providers on this machine: how fast they reply says more about the machine than about the model."""
+NOT_OFFERED_BY_VOICE = ("changed_replies", "longer", "shorter", "more_refusals", "slower", "faster")
+
+
+class BaselineView(View, frozen=True, kw_only=True):
+    """The scores of the baseline's days."""
+
+    days: int
+    first_day: str
+    last_day: str
+    mean: float
+    low: float
+    high: float
+    day_standard_deviation: Annotated[
+        float, Meta(description="Standard deviation of the days beyond what their number of calls explains")
+    ]
+    next_day_rank_correlation: float
+
+
+class DayScoreView(View, frozen=True, kw_only=True):
+    """The score of an instrument on a day, in the unit that users see."""
+
+    day: str
+    value: float
+    score: Annotated[float, Meta(description="Higher is further in the direction that the instrument watches")]
+
+
+class InstrumentView(View, frozen=True, kw_only=True):
+    """What one instrument says."""
+
+    name: str
+    title: str
+    unit: str
+    level: Level
+    collected_days: int
+    needed_days: int
+    latest: DayScoreView | None
+    baseline: BaselineView | None
+    baseline_value: float | None
+    baseline_band: tuple[float, float] | None
+    notice_statistic: float
+    alarm_statistic: float
+    notice_threshold: float
+    alarm_threshold: float
+    notice_tolerance: float
+    alarm_tolerance: float
+    first_day: str | None
+    first_days: tuple[str, str] | None
+    is_today_outside: Annotated[
+        bool | None,
+        Meta(description="Whether the calls of the last day alone are outside the tolerance; null: not compared"),
+    ]
+    today_p_value: float | None
+    scores: tuple[DayScoreView, ...]
+
+
+class WatchDayView(View, frozen=True, kw_only=True):
+    """One UTC day of a watch."""
+
+    day: str
+    period: int
+    status: DayStatus
+    reason: str | None
+    planned: int
+    answered: int
+    level: Level | None
+    runs: tuple[str, ...]
+    confirming_runs: tuple[str, ...]
+
+
+class WatchPeriodView(View, frozen=True, kw_only=True):
+    """Days that share one baseline."""
+
+    number: int
+    begins: str
+    reason: str
+    note: str | None
+    days: int
+
+
+class WatchAlertView(View, frozen=True, kw_only=True):
+    """An alert, raised once for each period and level."""
+
+    id: str
+    period: int
+    level: str
+    day: str
+    created_at: str
+    delivered_at: str | None
+    body: Mapping[str, Any]
+
+
+class WatchView(View, frozen=True, kw_only=True):
+    """A watch in a list."""
+
+    id: str
+    name: str | None
+    note: str | None
+    model: str
+    is_active: bool
+    level: Level
+    sentence: str
+    created_at: str
+    stopped_at: str | None
+    budget_usd_per_day: float | None
+    at: str | None
+    baseline_days: int
+    instruments: tuple[str, ...]
+    measured_days: int
+    missing_days: int
+    last_day: str | None
+    creator: str | None
+
+    @property
+    def shown_name(self) -> str:
+        """Its name, or its ID."""
+        return self.name or self.id
+
+
+class WatchDetailView(WatchView, frozen=True, kw_only=True):
+    """A watch in full."""
+
+    proof: Annotated[str, Meta(description="What is proven about false alarms")]
+    findings: tuple[InstrumentView, ...]
+    days: tuple[WatchDayView, ...]
+    periods: tuple[WatchPeriodView, ...]
+    alerts: tuple[WatchAlertView, ...]
+
+
+class CheckedDay(Struct, frozen=True):
+    """What a check of a watch came to."""
+
+    watch: WatchDetailView
+    day: WatchDayView
+    error: Exception | None = None
+
+
+# ── Starting ──
+
+
+def start_watch(
+    store: Store, request: WatchRequest, reach: ProviderReach | None = None, creator: str | None = None
+) -> WatchDetailView:
+    """Check a request and store its watch; nothing is sent to a model yet."""
+    request.check()
+    reach = reach or ProviderReach()
+    plan = planning.make_plan(store, request.run, reach)
+    planning.estimate(store, request.run, reach)  # refuses a selection without cases
+    prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
+    refuse_unknown_prices(plan, prices, Limits(max_cost_usd=request.budget_usd_per_day), reach)
+    instruments = choose_instruments(plan, request.instruments)
+    watch = store.watches.create(
+        request, instruments, owner="server" if reach.is_for_other_users else "cli", creator=creator
+    )
+    return read_watch(store, watch)
+
+
+def choose_instruments(plan: Plan, wanted: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the instruments of a watch: those that its user names, by name or by group, or all that apply."""
+    if wanted is None:
+        target = plan.targets[0]
+        left_out = set[str]()
+        if is_voice_agent(target) or plan.variants != ("text",):
+            left_out.update(NOT_OFFERED_BY_VOICE)
+        if target.provider in LOCAL_KINDS:
+            left_out.update(INSTRUMENT_GROUPS["latency"])
+        if plan.parameters.get("temperature") != 0 and plan.parameters.get("seed") is None:
+            left_out.update(INSTRUMENT_GROUPS["replies"])
+        return tuple(name for name in INSTRUMENTS if name not in left_out)
+    chosen = list[str]()
+    for each in wanted:
+        name = each.strip().replace("-", "_")
+        if name not in INSTRUMENTS and name not in INSTRUMENT_GROUPS:
+            known = [*INSTRUMENT_GROUPS, *INSTRUMENTS]
+            raise InvalidInput.from_problems(
+                [
+                    Problem(
+                        f"there is no instrument {quote_text(each)}{suggest_similar(name, known)}; choose from "
+                        f"{', '.join(INSTRUMENT_GROUPS)}",
+                        "instruments",
+                    )
+                ]
+            )
+        chosen.extend(INSTRUMENT_GROUPS.get(name, (name,)))
+    if not chosen:
+        raise InvalidInput.from_problems([Problem("no instrument is named", "instruments")])
+    return tuple(name for name in INSTRUMENTS if name in chosen)
+
+
+# ── Reading ──
+
+
+def list_watches(store: Store, *, active_only: bool = False) -> list[WatchView]:
+    """Return watches, newest first, each with its state."""
+    return [_make_watch_view(store, each) for each in store.watches.list_all(active_only=active_only)]
+
+
+def read_watch(store: Store, watch: Watch) -> WatchDetailView:
+    """Return a watch with its days, and what each instrument says on the last one."""
+    periods, days = store.watches.list_periods(watch), store.watches.list_days(watch)
+    period = _find_current_period(periods, days)
+    findings = decide_period(watch.instruments, read_feature_days(store, watch, period), watch.baseline_days)
+    alerts = store.watches.list_alerts(watch)
+    listed = _make_view(watch, findings, [each for each in alerts if each.period == period], days, period)
+    correlation = max(
+        (each.baseline.next_day_rank_correlation for each in findings.values() if each.baseline), default=None
+    )
+    return WatchDetailView(
+        **{name: getattr(listed, name) for name in WatchView.__struct_fields__},
+        proof=describe_proof(len(watch.instruments), correlation),
+        findings=tuple(_make_instrument_view(each) for each in findings.values()),
+        days=tuple(_make_day_view(store, watch, days)),
+        periods=tuple(
+            WatchPeriodView(
+                number=each.number,
+                begins=each.begins,
+                reason=each.reason,
+                note=each.note,
+                days=sum(day.period == each.number and day.status == "measured" for day in days),
+            )
+            for each in periods
+        ),
+        alerts=tuple(_make_alert_view(each) for each in alerts),
+    )
+
+
+def _find_current_period(periods: Sequence[WatchPeriod], days: Sequence[WatchDay]) -> int:
+    """Return the period of the last day, or the first period before any day."""
+    return days[-1].period if days else periods[0].number
+
+
+def _make_watch_view(store: Store, watch: Watch) -> WatchView:
+    periods, days = store.watches.list_periods(watch), store.watches.list_days(watch)
+    period = _find_current_period(periods, days)
+    findings = decide_period(watch.instruments, read_feature_days(store, watch, period), watch.baseline_days)
+    return _make_view(watch, findings, store.watches.list_alerts(watch, period), days, period)
+
+
+def _make_view(
+    watch: Watch,
+    findings: Mapping[str, InstrumentFinding],
+    alerts: Sequence[WatchAlert],
+    days: Sequence[WatchDay],
+    period: int,
+) -> WatchView:
+    reached = [_read_reached_level(each) for each in alerts]
+    level = decide_state(findings, reached)
+    mine = [each for each in days if each.period == period]
+    return WatchView(
+        id=watch.id,
+        name=watch.name,
+        note=watch.note,
+        model=watch.model,
+        is_active=watch.stopped is None,
+        level=level,
+        sentence=describe_state(level, findings, reached),
+        created_at=watch.created,
+        stopped_at=watch.stopped,
+        budget_usd_per_day=watch.budget_usd_per_day,
+        at=watch.at,
+        baseline_days=watch.baseline_days,
+        instruments=watch.instruments,
+        measured_days=sum(each.status == "measured" for each in mine),
+        missing_days=sum(each.status == "missing" for each in mine),
+        last_day=days[-1].day if days else None,
+        creator=watch.creator,
+    )
+
+
+def _read_reached_level(alert: WatchAlert) -> ReachedLevel:
+    named = [each for each in alert.body.get("instruments", []) if isinstance(each, Mapping)]
+    first = named[0] if named else {}
+    among: Sequence[str] = first.get("first_days") or ()
+    return ReachedLevel(
+        "alarm" if alert.level == "alarm" else "notice",
+        alert.day,
+        tuple(str(each.get("instrument")) for each in named),
+        first.get("first_day"),
+        (among[0], among[1]) if len(among) == 2 else None,
+    )
+
+
+def _make_instrument_view(finding: InstrumentFinding) -> InstrumentView:
+    instrument = INSTRUMENTS[finding.instrument]
+    show = instrument.to_shown
+    scores = tuple(
+        DayScoreView(day=day, value=show(score), score=score)
+        for day, score in zip(finding.days, finding.scores, strict=True)
+    )
+    baseline, today = finding.baseline, finding.today
+    band = sorted((show(baseline.low), show(baseline.high))) if baseline else []
+    return InstrumentView(
+        name=finding.instrument,
+        title=instrument.title,
+        unit=instrument.unit,
+        level=finding.level,
+        collected_days=finding.collected_days,
+        needed_days=finding.needed_days,
+        latest=scores[-1] if scores else None,
+        baseline=BaselineView(**{name: getattr(baseline, name) for name in BaselineView.__struct_fields__})
+        if baseline
+        else None,
+        baseline_value=show(baseline.mean) if baseline else None,
+        baseline_band=(band[0], band[1]) if band else None,
+        notice_statistic=finding.notice_statistic,
+        alarm_statistic=finding.alarm_statistic,
+        notice_threshold=finding.notice_threshold,
+        alarm_threshold=finding.alarm_threshold,
+        notice_tolerance=finding.notice_tolerance,
+        alarm_tolerance=finding.alarm_tolerance,
+        first_day=finding.first_day,
+        first_days=finding.first_days,
+        is_today_outside=today.is_outside if today else None,
+        today_p_value=today.p_value if today else None,
+        scores=scores,
+    )
+
+
+def _make_day_view(store: Store, watch: Watch, days: Sequence[WatchDay]) -> list[WatchDayView]:
+    linked = store.watches.list_runs(watch)
+    return [
+        WatchDayView(
+            day=each.day,
+            period=each.period,
+            status=each.status,
+            reason=each.reason,
+            planned=each.planned,
+            answered=each.answered,
+            level=each.decision.get("level") if each.decision else None,
+            runs=tuple(run.run_id for run in linked if run.day == each.day and run.purpose != "confirm"),
+            confirming_runs=tuple(run.run_id for run in linked if run.day == each.day and run.purpose == "confirm"),
+        )
+        for each in days
+    ]
+
+
+def _make_alert_view(alert: WatchAlert) -> WatchAlertView:
+    return WatchAlertView(
+        id=alert.id,
+        period=alert.period,
+        level=alert.level,
+        day=alert.day,
+        created_at=alert.created,
+        delivered_at=alert.delivered,
+        body=alert.body,
+    )
+
+
+# ── Use cases of a server ──
+
+
+@use_case("editor")
+def start(app: App, user: User, request: WatchRequest) -> WatchDetailView:
+    """Start a watch; the scheduler measures its days."""
+    return start_watch(app.store, request, make_server_reach(app), user.name)
+
+
+@use_case("viewer", "heavy")
+def list_all(app: App, _: User, *, active_only: bool = False) -> list[WatchView]:
+    """Return watches, newest first, each with its state."""
+    return list_watches(app.store, active_only=active_only)
+
+
+@use_case("viewer", "heavy")
+def read(app: App, _: User, reference: str) -> WatchDetailView:
+    """Return a watch with its days, and what each instrument says on the last one."""
+    return read_watch(app.store, app.store.watches.find(reference))
+
+
+@use_case("editor", "runs")
+def check(app: App, _: User, reference: str) -> WatchDetailView:
+    """Measure the current day of a watch now, and return the watch."""
+    watch = app.store.watches.find(reference)
+    measurement = asyncio.run(measure_day(app.store, watch, reach=make_server_reach(app)))
+    if measurement.error is not None:
+        raise measurement.error
+    return read_watch(app.store, watch)
+
+
+@use_case("editor")
+def accept(app: App, _: User, reference: str, note: str | None = None) -> WatchDetailView:
+    """Begin a new baseline with the next day."""
+    watch = app.store.watches.find(reference)
+    app.store.watches.accept(watch, note)
+    return read_watch(app.store, watch)
+
+
+@use_case("editor")
+def stop(app: App, _: User, reference: str) -> WatchDetailView:
+    """Stop a watch; its days and runs are kept."""
+    watch = app.store.watches.stop(app.store.watches.find(reference))
+    return read_watch(app.store, watch)

@@ -1,0 +1,291 @@
+"""One day of a watch: its calls are made, measured, stored and compared with the baseline. Nothing here prints.
+
+`measure_day` may be called at any time and from several processes. A day's run is created in the transaction that
+claims the day, before any call; its features, its decision and its alerts are stored in one transaction after the last
+call. So a process that is killed anywhere leaves a day that the next call continues: every day is measured once, within
+its budget, and no alert is lost or raised twice.
+"""
+
+import hashlib
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace as replaced
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pramana import settings
+from pramana.analyse.features import list_check_versions, make_features
+from pramana.analyse.instruments import DayFeatures, FeatureDay, is_day_usable
+from pramana.analyse.watch import InstrumentFinding, decide_period, find_highest_level
+from pramana.bench import WatchProgress, execute
+from pramana.errors import Conflict, NotFound
+from pramana.hash import hash_case
+from pramana.model import Plan, Result, Run
+from pramana.planning import create_run
+from pramana.request import Limits, RunRequest
+from pramana.run.accounts import ProviderReach
+from pramana.run.engine import Stop
+from pramana.store.queue import make_process_name
+from pramana.store.records import plan_to_plain
+from pramana.store.store import Store
+from pramana.store.watches import EndedDay, NewAlert, Watch, WatchDay, WatchPeriod, find_today
+
+BUDGET_REASON = "the budget of the day was used up"
+_MAX_DECISIONS = 5
+"""Attempts to decide a day while other processes end earlier ones."""
+
+
+class DayMeasurement(Struct, frozen=True):
+    """What came of measuring a day."""
+
+    day: WatchDay
+    """Still `measuring` if its run was interrupted or ended by an error."""
+    run: Run | None = None
+    """The run of the day, if this process executed it."""
+    error: Exception | None = None
+    """What ended the run."""
+
+
+async def measure_day(
+    store: Store,
+    watch: Watch,
+    *,
+    progress: WatchProgress | None = None,
+    stop: Stop | None = None,
+    reach: ProviderReach | None = None,
+) -> DayMeasurement:
+    """Measure the current day of a watch, or continue where a process was interrupted; a complete day stays as it is.
+
+    Raises `AlreadyRunning` while another process measures this day.
+    """
+    settle_past_days(store, watch)
+    today = find_today()
+    day = store.watches.find_day(watch, today)
+    if day is not None and day.status != "measuring":
+        return DayMeasurement(day)
+    stop = Stop() if stop is None else stop
+    reach = _restrict_reach(watch, reach or ProviderReach())
+    run, is_claimed = _find_or_create_run(store, watch, today, reach)
+    limits = _make_limits(store, watch, today, run.id)
+    if limits is not None and not _is_run_over(run):
+        run = await execute(store, run, limits, progress, stop, reach=reach, is_claimed=is_claimed)
+    day = store.watches.find_day(watch, today)
+    if day is None:
+        raise NotFound(f"{today} of watch {watch.shown_name} was deleted while it was measured")
+    if limits is not None and not _is_run_over(run):
+        return DayMeasurement(day, run, stop.error)
+    return DayMeasurement(_end_day(store, watch, day, run), run)
+
+
+def settle_past_days(store: Store, watch: Watch) -> None:
+    """End earlier days that were begun and never ended, with the answers that they have; nothing is sent for them."""
+    today = find_today()
+    for day in store.watches.list_days(watch):
+        if day.status == "measuring" and day.day < today:
+            run = _find_run(store, watch, day.day)
+            if run is None or not (run.status == "running" and run.holder):
+                _end_day(store, watch, day, run)
+
+
+def _restrict_reach(watch: Watch, reach: ProviderReach) -> ProviderReach:
+    """Return a reach that is restricted if the watch belongs to users of a server, wherever it is measured."""
+    if watch.owner == "cli" or reach.is_for_other_users:
+        return reach
+    allowed = settings.are_private_addresses_allowed()
+    return replaced(reach, is_for_other_users=True, allow_private_addresses=allowed)
+
+
+def _find_run(store: Store, watch: Watch, day: str) -> Run | None:
+    """Return the stored run of a day's cases."""
+    linked = [each.run_id for each in store.watches.list_runs(watch, day) if each.purpose == "batch"]
+    return store.runs.read(linked[-1]) if linked else None
+
+
+def _find_or_create_run(store: Store, watch: Watch, day: str, reach: ProviderReach) -> tuple[Run, bool]:
+    """Return the run of a day's cases, and whether this process has just created and claimed it."""
+    run = _find_run(store, watch, day)
+    if run is not None:
+        return run, False
+    tie_break = random.SystemRandom().uniform(-0.5, 0.5)
+    hook = store.watches.make_claim(watch, day, "batch", tie_break)
+    request = make_day_request(watch, day)
+    return create_run(store, request, reach, watch.creator, holder=make_process_name(), hook=hook), True
+
+
+def make_day_request(watch: Watch, day: str) -> RunRequest:
+    """Return the request for the run of a day."""
+    limits = replace(watch.request.limits, max_cost_usd=watch.budget_usd_per_day)
+    return replace(watch.request, name=f"{watch.shown_name} {day}"[-100:], limits=limits, cache=False)
+
+
+def _make_limits(store: Store, watch: Watch, day: str, run_id: str) -> Limits | None:
+    """Return the limits of a run: the day's budget without what its other runs have cost; None if nothing is left."""
+    budget = watch.budget_usd_per_day
+    if budget is None:
+        return replace(watch.request.limits, max_cost_usd=None)
+    linked = store.watches.list_runs(watch, day)
+    others = (each.run_id for each in linked if each.run_id != run_id and each.purpose != "confirm")
+    left = budget - sum(store.results.sum_spending(each).cost_usd for each in others)
+    return replace(watch.request.limits, max_cost_usd=left) if left > 0 else None
+
+
+def _is_run_over(run: Run) -> bool:
+    """Return whether no further call of a run will be made on its day: it is complete, or a limit was reached."""
+    return run.status == "finished" or (run.status == "stopped" and "reached_limit" in run.notes)
+
+
+# ── From the results of a run to the decision of a day ──
+
+
+def _end_day(store: Store, watch: Watch, day: WatchDay, run: Run | None) -> WatchDay:
+    """Store the features, the decision and the alerts of a day."""
+    if run is None:
+        ended = EndedDay(status="missing", reason="no call was made")
+        return store.watches.end_day(watch, day.day, ended)
+    results = [result for _, result in store.results.iterate(run, scoring=0, with_raw=False)]
+    cases = {hash_case(case): case for case in store.cases.iterate(run)}
+    features = make_features(cases, run.plan.variants, run.plan.repeats, results)
+    planned, answered = (sum(getattr(each, name) for each in features.prompts) for name in ("planned", "answered"))
+    counts = {"planned": planned, "answered": answered}
+    encoded = msgspec.json.encode(features).decode()
+    if not is_day_usable(features):
+        reason = f"{answered:,} of {planned:,} calls were answered, fewer than 80 %{_explain_end(run)}"
+        missing = EndedDay(status="missing", reason=reason, features=encoded, **counts)
+        return store.watches.end_day(watch, day.day, missing)
+    basis = make_basis(run.plan, cases, results)
+    for attempt in range(_MAX_DECISIONS):
+        period = next(each for each in store.watches.list_periods(watch) if each.number == day.period)
+        reason_for_period = explain_new_period(period.basis, basis)
+        earlier = [] if reason_for_period else read_feature_days(store, watch, period, before=day.day)
+        findings = decide_period(
+            watch.instruments, [*earlier, FeatureDay(day.day, day.tie_break, features)], watch.baseline_days
+        )
+        ended = EndedDay(
+            status="measured",
+            features=encoded,
+            decision=make_decision(findings),
+            basis=basis,
+            new_period_reason=reason_for_period,
+            alerts=_make_alerts(watch, day.day, findings),
+            **counts,
+        )
+        try:
+            return store.watches.end_day(watch, day.day, ended, len(earlier))
+        except Conflict:
+            if attempt == _MAX_DECISIONS - 1:
+                raise
+    raise AssertionError  # the loop returns or raises
+
+
+def _explain_end(run: Run) -> str:
+    if run.notes.get("reached_limit") == "max_cost_usd":
+        return f": {BUDGET_REASON}"
+    return f": {run.reason}" if run.reason else ""
+
+
+def read_feature_days(
+    store: Store, watch: Watch, period: WatchPeriod | int, *, before: str | None = None
+) -> list[FeatureDay]:
+    """Return the measured days of a period in order, all or those before a day."""
+    number = period if isinstance(period, int) else period.number
+    return [
+        FeatureDay(each.day, each.tie_break, decode_features(each.features))
+        for each in store.watches.list_days(watch, number)
+        if each.status == "measured" and (before is None or each.day < before)
+    ]
+
+
+def decode_features(stored: str | None) -> DayFeatures:
+    """Return the features of a day from their JSON."""
+    return DayFeatures() if stored is None else msgspec.json.decode(stored, type=DayFeatures)
+
+
+def make_decision(findings: Mapping[str, InstrumentFinding]) -> dict[str, Any]:
+    """Return what is stored of a day's decision, as plain data."""
+    return {
+        "level": find_highest_level([each.level for each in findings.values()]),
+        "instruments": {
+            name: {
+                "level": each.level,
+                "score": each.score,
+                "notice_statistic": each.notice_statistic,
+                "alarm_statistic": each.alarm_statistic,
+            }
+            for name, each in findings.items()
+        },
+    }
+
+
+def _make_alerts(watch: Watch, day: str, findings: Mapping[str, InstrumentFinding]) -> tuple[NewAlert, ...]:
+    level = find_highest_level([each.level for each in findings.values()])
+    if level not in ("notice", "alarm"):
+        return ()
+    reached = [each for each in findings.values() if each.level == level]
+    body = {
+        "watch": watch.id,
+        "name": watch.name,
+        "model": watch.model,
+        "level": level,
+        "day": day,
+        "instruments": [
+            {
+                "instrument": each.instrument,
+                "statistic": each.alarm_statistic if level == "alarm" else each.notice_statistic,
+                "threshold": each.alarm_threshold if level == "alarm" else each.notice_threshold,
+                "first_day": each.first_day,
+                "first_days": list(each.first_days or ()),
+            }
+            for each in reached
+        ],
+    }
+    return (NewAlert(level, body),)
+
+
+# ── What the days of a period have in common ──
+
+
+def make_basis(plan: Plan, cases: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Any]:
+    """Return what the days of a period have in common; it does not depend on the version of this program."""
+    plain = json.loads(json.dumps(plan_to_plain(plan)))  # as it will be read from the store
+    plain.pop("runner_version", None)
+    digest = hashlib.sha256("\n".join(sorted(cases)).encode()).hexdigest()
+    return {"plan": plain, "cases": digest, "checks": list_check_versions(results)}
+
+
+def explain_new_period(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> str | None:
+    """Return why a day cannot be compared with the days before it; None if it can.
+
+    >>> explain_new_period({"plan": {"repeats": 1}, "cases": "a"}, {"plan": {"repeats": 3}, "cases": "a"})
+    'repeats changed'
+    """
+    if before is None:
+        return None
+    old, new = before["plan"], now["plan"]
+    names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
+    reasons = [f"{_PLAN_WORDS.get(name, name.replace('_', ' '))} changed" for name in names if name != "suite_hash"]
+    if before["cases"] != now["cases"]:
+        reasons.append("the cases changed")
+    elif "suite_hash" in names:
+        reasons.append("the suite changed")
+    versions = before.get("checks", {})
+    changed = [name for name, found in now.get("checks", {}).items() if versions.get(name, found) != found]
+    reasons += [f"the check {name} has another version" for name in changed]
+    return ", ".join(reasons) or None
+
+
+_PLAN_WORDS = {
+    "targets": "the model or its address",
+    "parameters": "the parameters",
+    "system_prompt": "the system prompt",
+    "judge": "the judge",
+    "embedder": "the embedding model",
+    "stt": "the speech recognition",
+    "scorers": "the scorers",
+    "variants": "the way in which cases are sent",
+    "suite": "the name of the suite",
+    "voice": "the caller's voice",
+}
