@@ -16,7 +16,7 @@ calls a day do not make more days.
 """
 
 import math
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
@@ -220,12 +220,12 @@ def next_day_rank_correlation(scores: Sequence[float]) -> float:
 
     >>> [round(next_day_rank_correlation(each), 2) for each in ([1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 5.0, 2.0, 4.0, 3.0])]
     [0.4, -0.7]
+    >>> next_day_rank_correlation([0.5, 0.5, 0.5])
+    0.0
     """
-    middle = (len(scores) - 1) / 2
-    ordered = sorted(range(len(scores)), key=lambda day: scores[day])
-    ranks = [0.0] * len(scores)
-    for rank, day in enumerate(ordered):
-        ranks[day] = rank - middle
+    ordered = sorted(scores)
+    # Equal scores share the middle of their ranks: in their order, they would look like a rising series.
+    ranks = [(bisect_left(ordered, each) + bisect_right(ordered, each) - len(scores)) / 2 for each in scores]
     total = math.fsum(rank * rank for rank in ranks)
     return math.fsum(one * other for one, other in pairwise(ranks)) / total if total else 0.0
 

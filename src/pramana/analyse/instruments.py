@@ -11,6 +11,7 @@ from statistics import fmean, variance
 from typing import Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pramana.analyse.drift import (
     MIN_ANSWERED_SHARE,
@@ -188,6 +189,9 @@ class ScoredDays(Struct, frozen=True):
     days: tuple[str, ...]
     """The days that have a score; the first `baseline_count` of them are the baseline."""
     scores: tuple[float, ...]
+    """With the tie-breaks of the days."""
+    plain_scores: tuple[float, ...]
+    """Without them, as users see them."""
     baseline_count: int
     collected_days: int
     """Measured days of the period, reference days included, as many as are needed."""
@@ -236,10 +240,16 @@ def score_days(instrument: Instrument, days: Sequence[FeatureDay], baseline_days
         instrument.name,
         tuple(names),
         tuple(scores),
+        tuple(plain),
         baseline_count,
         len(referenced) + len(baseline),
         instrument.reference_days + baseline_days,
-        _measure_spread(instrument, plain[:baseline_count], collected, baseline) if is_complete else None,
+        replace(
+            _measure_spread(instrument, plain[:baseline_count], collected, baseline),
+            next_day_rank_correlation=next_day_rank_correlation(scores[:baseline_count]),
+        )
+        if is_complete
+        else None,
         means,
         _collect_latest(days, measured, names),
     )

@@ -56,6 +56,9 @@ class InstrumentFinding(Struct, frozen=True):
     days: tuple[str, ...]
     """Days with a score."""
     scores: tuple[float, ...]
+    """With the tie-breaks of the days: what is ranked."""
+    plain_scores: tuple[float, ...] = ()
+    """Without them: what users see."""
     baseline: Baseline | None = None
     notice_statistic: float = 0.0
     alarm_statistic: float = 0.0
@@ -101,9 +104,15 @@ def _decide_instrument(instrument: Instrument, scored: ScoredDays, instrument_co
     spread, count = scored.spread, scored.baseline_count
     if spread is None or len(scored.scores) == count:  # no day to compare with the baseline yet
         return InstrumentFinding(
-            instrument.name, "collecting", scored.collected_days, scored.needed_days, scored.days, scored.scores
+            instrument.name,
+            "collecting",
+            scored.collected_days,
+            scored.needed_days,
+            scored.days,
+            scored.scores,
+            scored.plain_scores,
         )
-    baseline_scores = scored.scores[:count]
+    baseline_scores = scored.plain_scores[:count]
     thresholds = (NOTICE.threshold * instrument_count, ALARM.threshold * instrument_count)
     tolerances = (instrument.min_tolerance, spread.tolerance)
     notice, alarm = (measure_change_statistic(scored.scores, count, tolerance) for tolerance in tolerances)
@@ -123,6 +132,7 @@ def _decide_instrument(instrument: Instrument, scored: ScoredDays, instrument_co
         scored.needed_days,
         scored.days,
         scored.scores,
+        scored.plain_scores,
         Baseline(
             count,
             scored.days[0],

@@ -321,8 +321,8 @@ def _make_instrument_view(finding: InstrumentFinding) -> InstrumentView:
     instrument = INSTRUMENTS[finding.instrument]
     show = instrument.to_shown
     scores = tuple(
-        DayScoreView(day=day, value=show(score), score=score)
-        for day, score in zip(finding.days, finding.scores, strict=True)
+        DayScoreView(day=day, value=show(plain), score=score)
+        for day, score, plain in zip(finding.days, finding.scores, finding.plain_scores, strict=True)
     )
     baseline, today = finding.baseline, finding.today
     band = sorted((show(baseline.low), show(baseline.high))) if baseline else []
