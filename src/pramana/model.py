@@ -440,6 +440,21 @@ class Plan(Struct, frozen=True):
     """Functions that score each reply, beside its assertion."""
 
 
+class JudgeCalibration(Struct, frozen=True):
+    """How far a judge agrees with people, by their labels of its verdicts."""
+
+    check: str
+    version: str
+    judge: str
+    """The canonical name of the judge."""
+    label_count: int = 0
+    accuracy: float | None = None
+    """The share of verdicts with which people agree; None with too few labels."""
+    interval: tuple[float, float] | None = None
+    is_from_other_runs: bool = False
+    """Whether the labels are those of other runs that the same judge judged."""
+
+
 RunStatus = Literal["queued", "running", "finished", "stopped", "interrupted", "cancelled"]
 """`queued`: waits for a server. `stopped`: ended by an error or a limit. `interrupted`: its process ended first.
 `cancelled`: on a user's request."""
@@ -492,6 +507,8 @@ class Run(Struct, frozen=True):
     """The name its user gave it."""
     note: str | None = None
     """The user's note about it."""
+    calibrations: tuple[JudgeCalibration, ...] = ()
+    """How far judges agree with people, where the run is read to be shown; judges without labels are left out."""
 
     @property
     def reference(self) -> str:

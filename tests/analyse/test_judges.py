@@ -47,16 +47,19 @@ RUBRIC = make_check("opus", name="rubric")
         ([], ""),
         ([("m", OFFLINE)], ""),
         ([("m", make_check(None))], ""),
-        ([("m", OFFLINE), ("m", make_check("openai:gpt-5"))], "Judged by gpt-5."),
-        ([("m", make_check("m"))], "Judged by its own model."),
-        ([("openai:m", make_check("m")), ("n", make_check("n"))], "Judged by each model itself."),
-        ([("m", make_check("m")), ("n", make_check("m"))], "Judged by m."),
-        ([("m", OFFLINE), ("n", make_check("n"))], "Judged by n."),  # the other one has no such verdict
-        ([("m", make_check("opus")), ("m", RUBRIC)], "Judged by opus."),
-        ([("m", make_check("gpt-5")), ("m", RUBRIC)], "Judged by gpt-5 (llm_judge), opus (rubric)."),
+        ([("m", OFFLINE), ("m", make_check("openai:gpt-5"))], "Judged by gpt-5, uncalibrated."),
+        ([("m", make_check("m"))], "Judged by its own model, uncalibrated."),
+        ([("openai:m", make_check("m")), ("n", make_check("n"))], "Judged by each model itself, uncalibrated."),
+        ([("m", make_check("m")), ("n", make_check("m"))], "Judged by m, uncalibrated."),
+        ([("m", OFFLINE), ("n", make_check("n"))], "Judged by n, uncalibrated."),  # the other one has no such verdict
+        ([("m", make_check("opus")), ("m", RUBRIC)], "Judged by opus, uncalibrated."),
+        (
+            [("m", make_check("gpt-5")), ("m", RUBRIC)],
+            "Judged by gpt-5, uncalibrated (llm_judge); opus, uncalibrated (rubric).",
+        ),
         ([("m", make_check("gpt-5")), ("m", make_check("m"))], ""),  # one sentence for the mixture
-        ([("m", make_check("gpt-5")), ("m", make_check("m")), ("m", RUBRIC)], "Judged by opus (rubric)."),
-        ([("m", make_check("x" * 100))], f"Judged by {'x' * 79}…."),
+        ([("m", make_check("gpt-5")), ("m", make_check("m")), ("m", RUBRIC)], "Judged by opus, uncalibrated (rubric)."),
+        ([("m", make_check("x" * 100))], f"Judged by {'x' * 79}…, uncalibrated."),
     ],
 )
 def test_mixed_judges_are_described_in_one_sentence(verdicts: list[tuple[str, Check]], sentence: str) -> None:
@@ -72,7 +75,7 @@ def test_mixed_judges_are_described_in_one_sentence(verdicts: list[tuple[str, Ch
     [
         (
             [("m", make_check("gpt-5"))] * 7 + [("m", make_check("m"))] * 3,
-            "llm_judge: 7 of 10 verdicts by gpt-5, 3 by m",
+            "llm_judge: 7 of 10 verdicts by gpt-5, 3 by m; uncalibrated",
         ),
         (
             [
@@ -82,19 +85,19 @@ def test_mixed_judges_are_described_in_one_sentence(verdicts: list[tuple[str, Ch
                 ("n", make_check("n")),
                 ("n", make_check("n")),
             ],
-            "llm_judge: 3 of 5 verdicts by each model itself, 2 by gpt-5",
+            "llm_judge: 3 of 5 verdicts by each model itself, 2 by gpt-5; uncalibrated",
         ),
         (  # each model has one judge, and yet they are not alike
             [("m", make_check("gpt-5")), ("m", make_check("gpt-5")), ("n", make_check("n"))],
-            "llm_judge: 2 of 3 verdicts by gpt-5, 1 by each model itself",
+            "llm_judge: 2 of 3 verdicts by gpt-5, 1 by each model itself; uncalibrated",
         ),
         (
             [("m", make_check("gpt-5", version="1 ab"))] * 2 + [("m", make_check("gpt-5", version="1 cd"))],
-            "llm_judge: 2 of 3 verdicts by gpt-5 (version 1 ab), 1 by gpt-5 (version 1 cd)",
+            "llm_judge: 2 of 3 verdicts by gpt-5 (version 1 ab), 1 by gpt-5 (version 1 cd); uncalibrated",
         ),
         (
             [("m", make_check("gpt-5", served="gpt-5-08"))] * 2 + [("m", make_check("gpt-5", served="gpt-5-11"))],
-            "llm_judge: 2 of 3 verdicts by gpt-5 (gpt-5-08), 1 by gpt-5 (gpt-5-11)",
+            "llm_judge: 2 of 3 verdicts by gpt-5 (gpt-5-08), 1 by gpt-5 (gpt-5-11); uncalibrated",
         ),
         (
             [("m", make_check(None, version="1 mini", name="semantic_similarity"))] * 2
@@ -116,7 +119,7 @@ def test_checks_without_a_verdict_have_no_judge() -> None:
 def test_many_judges_with_long_names_fit_one_short_sentence() -> None:
     verdicts = [("m", make_check(f"{number} {'x' * 10_000}")) for number in range(2 * MAX_JUDGE_KEYS)]
     (sentence,) = describe_mixed_judges(*verdicts)
-    assert sentence.endswith(f", {MAX_JUDGE_KEYS - 5:,} by other judges")
+    assert sentence.endswith(f", {MAX_JUDGE_KEYS - 5:,} by other judges; uncalibrated")
     assert len(sentence) < 1_000
 
 

@@ -157,7 +157,7 @@ def test_a_pass_rate_with_several_judges_says_so() -> None:
     for judge in ("a", "a", "b"):
         tally.add(make_case(), make_result(check="llm_judge", judge=judge))
     summary = tally.summary()
-    assert summary.mixed_judges == ("llm_judge: 2 of 3 verdicts by a, 1 by b",)
+    assert summary.mixed_judges == ("llm_judge: 2 of 3 verdicts by a, 1 by b; uncalibrated",)
     data = summary.as_data()
     assert data["mixed_judges"] == list(summary.mixed_judges)
     assert [(each["judge"], each["verdicts"]) for each in data["judges"]] == [("a", 2), ("b", 1)]
@@ -168,7 +168,7 @@ def test_a_single_judge_is_named() -> None:
     tally = ResultTally()
     tally.add(make_case(), make_result(check="llm_judge", judge="a"))
     summary = tally.summary()
-    assert (summary.judge_names, summary.as_data()["judged_by"]) == (["a"], "Judged by a.")
+    assert (summary.judge_names, summary.as_data()["judged_by"]) == (["a"], "Judged by a, uncalibrated.")
 
 
 def test_cached_replies_are_counted_separately() -> None:

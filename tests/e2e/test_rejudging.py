@@ -48,7 +48,7 @@ def test_a_partly_rescored_run_names_the_judges_of_its_verdicts(tmp_path: Path) 
     again = run_pramana("rescore", "--category", "factual", "--judge", NO)
     assert again.returncode == 0
     assert "several judges" not in again.stdout, "what was selected was judged by one"
-    sentence = f"llm_judge: 5 of 10 verdicts by {NO}, 5 by {YES}"
+    sentence = f"llm_judge: 5 of 10 verdicts by {NO}, 5 by {YES}; uncalibrated"
     shown = parse_json(run_pramana("show", "--json"))
     assert (shown["overall"]["pass_rate"], shown["mixed_judges"]) == (0.5, [sentence])
     assert sentence in " ".join(run_pramana("show").stdout.split())

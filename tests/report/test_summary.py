@@ -99,12 +99,12 @@ def test_several_judges_are_noted_below_the_pass_rate(capsys: pytest.CaptureFixt
     rows = [make_result(f"a-{number}", Outcome.PASSED, judge="gpt-5" if number < 7 else "m") for number in range(10)]
     lines = print_to_text(make_run(), rows, capsys).splitlines()
     place = next(place for place, line in enumerate(lines) if line.startswith("    all"))
-    assert lines[place + 1] == "  several judges: llm_judge: 7 of 10 verdicts by openai:gpt-5, 3 by m"
+    assert lines[place + 1] == "  several judges: llm_judge: 7 of 10 verdicts by openai:gpt-5, 3 by m;"
     alike = print_to_text(make_run(), rows[:7], capsys)
     assert "judges" not in alike
-    assert alike.splitlines()[place + 1] == "  Judged by openai:gpt-5."
+    assert alike.splitlines()[place + 1] == "  Judged by openai:gpt-5, uncalibrated."
     assert "Judged by" not in "\n".join(lines)
-    assert "\n  Judged by its own model.\n" in print_to_text(make_run(), rows[7:], capsys)
+    assert "\n  Judged by its own model, uncalibrated.\n" in print_to_text(make_run(), rows[7:], capsys)
     assert "Judged by" not in print_to_text(make_run(), [make_result("a-1", Outcome.PASSED)], capsys)
 
 
@@ -113,7 +113,7 @@ def test_reports_name_the_actual_judge_not_the_planned_one(kind: Any) -> None:
     run, out = make_run(), io.StringIO()
     planned = replace(run, plan=replace(run.plan, judge=Target("planned", "fake", "planned")))
     export(kind, planned, [make_result("a-1", Outcome.PASSED, judge="second")], out)
-    assert "Judged by second." in out.getvalue()
+    assert "Judged by second, uncalibrated." in out.getvalue()
     assert "planned" not in out.getvalue()
 
 

@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -27,8 +28,6 @@ MIN_LABELS, MIN_OF_EACH_VERDICT = 50, 10
 """Labels that a corrected rate needs: in all, and among each of the judge's two verdicts, as far as there are."""
 MIN_OWN_LABELS = 20
 """Labels of the run itself that are needed beside labels from elsewhere."""
-MIN_LABELS_FOR_ACCURACY = 30
-"""Labels that an accuracy needs; with fewer, only kappa is shown."""
 MAX_INTERVAL_WIDTH = 0.25
 """A corrected rate whose interval is wider says too little to be shown."""
 SHIFT_CONFIDENCE = 0.99
@@ -153,7 +152,7 @@ def correct_rate_of_strata(
         return _sum_products(shares, rates)
 
     value = _sum_products(*_estimate_strata(strata))
-    return _refuse_wide_interval(value, _estimate_posterior_interval(draw, confidence))
+    return _refuse_wide_interval(value, _estimate_posterior_interval(value, draw, confidence))
 
 
 class MissingLabels(Struct, frozen=True):
@@ -267,28 +266,31 @@ def correct_rate_with_other_runs(
             f"the labels of other runs are {good} passes and {bad} failures; a corrected pass rate needs "
             f"{MIN_LABELS}, and {MIN_OF_EACH_VERDICT} of each",
         )
-    passing = sum(share for share, each in zip(_estimate_strata(own)[0], own, strict=True) if each.judge_passed)
-    value = _invert_errors(passing, [_estimate_strata(run) for run in other_runs], other_runs)
+    weights = [count_labels(run).total for run in other_runs]
+    value = _invert_errors(
+        _sum_passing(own, _estimate_strata(own)),
+        _weigh_errors([_estimate_strata(run) for run in other_runs], other_runs, weights),
+    )
     if value is None:
         return CorrectedRate(None, None, "the judge agrees with people no better than chance")
 
-    def draw(rng: Random) -> tuple[float, float]:
-        shares, rates = _draw_strata(rng, own, replies_per_case)
-        drawn = [_draw_strata(rng, run, 1) for run in other_runs]
-        share = sum(share for share, each in zip(shares, own, strict=True) if each.judge_passed)
-        rate = _invert_errors(share, drawn, other_runs)
-        rate = rng.random() if rate is None else rate
-        return rate, _sum_products(shares, rates) - rate
-
-    rng = Random(SEED)
-    pairs = [draw(rng) for _ in range(DRAWS)]
-    shift = _take_interval(sorted(difference for _, difference in pairs), 1 - SHIFT_CONFIDENCE)
-    if not shift.low <= 0 <= shift.high:
-        return CorrectedRate(
-            None, None, "the judge errs differently on this run than on the other labelled runs; label this run"
-        )
-    tail = POSTERIOR_TAIL_FACTOR * (1 - confidence)
-    return _refuse_wide_interval(value, _take_interval(sorted(rate for rate, _ in pairs), tail))
+    rng, rates, shifts = Random(SEED), list[float](), (list[float](), list[float]())
+    for _ in range(DRAWS):
+        drawn = _draw_strata(rng, own, replies_per_case)
+        here = _weigh_errors([drawn], [own], [1])
+        elsewhere = _weigh_errors([_draw_strata(rng, run, 1) for run in other_runs], other_runs, weights)
+        rate = _invert_errors(_sum_passing(own, drawn), elsewhere)
+        rates.append(rng.random() if rate is None else rate)
+        shifts[0].append(here.sensitivity - elsewhere.sensitivity)
+        shifts[1].append(here.specificity - elsewhere.specificity)
+    for differences in shifts:
+        shift = _take_interval(sorted(differences), 1 - SHIFT_CONFIDENCE)
+        if not shift.low <= 0 <= shift.high:
+            return CorrectedRate(
+                None, None, "the judge errs differently on this run than on the other labelled runs; label this run"
+            )
+    interval = _take_interval(sorted(rates), POSTERIOR_TAIL_FACTOR * (1 - confidence))
+    return _refuse_wide_interval(value, _widen(interval, value))
 
 
 _StratumRates = tuple[list[float], list[float]]
@@ -297,23 +299,40 @@ MIN_YOUDEN_INDEX = 0.05
 """A judge closer to chance than this says nothing about the rate."""
 
 
-def _invert_errors(
-    passing: float, rates_by_run: Sequence[_StratumRates], runs: Sequence[Sequence[Stratum]]
-) -> float | None:
-    """Return the pass rate that leads to this share of YES; None if the judge is no better than chance."""
+class _ErrorRates(NamedTuple):
+    """How often a judge passes what people pass, and fails what people fail."""
+
+    sensitivity: float
+    specificity: float
+
+
+def _weigh_errors(
+    rates_by_run: Sequence[_StratumRates], runs: Sequence[Sequence[Stratum]], weights: Sequence[float]
+) -> _ErrorRates:
+    """Return the error rates over all runs, with a weight for each."""
     hits = good = rejections = bad = 0.0
-    for (shares, rates), strata in zip(rates_by_run, runs, strict=True):
-        weight = count_labels(strata).total
+    for (shares, rates), strata, weight in zip(rates_by_run, runs, weights, strict=True):
         for share, rate, each in zip(shares, rates, strata, strict=True):
             good += weight * share * rate
             bad += weight * share * (1 - rate)
-            hits += weight * share * rate if each.judge_passed else 0.0
-            rejections += 0.0 if each.judge_passed else weight * share * (1 - rate)
-    if not good or not bad:
+            if each.judge_passed:
+                hits += weight * share * rate
+            else:
+                rejections += weight * share * (1 - rate)
+    return _ErrorRates(hits / good if good else 0.0, rejections / bad if bad else 0.0)
+
+
+def _sum_passing(strata: Sequence[Stratum], drawn: _StratumRates) -> float:
+    """Return how often the judge passes replies."""
+    return sum(share for share, each in zip(drawn[0], strata, strict=True) if each.judge_passed)
+
+
+def _invert_errors(passing: float, errors: _ErrorRates) -> float | None:
+    """Return the pass rate that leads to this share of YES; None if the judge is no better than chance."""
+    youden = errors.sensitivity + errors.specificity - 1
+    if youden <= MIN_YOUDEN_INDEX:
         return None
-    sensitivity, specificity = hits / good, rejections / bad
-    youden = sensitivity + specificity - 1
-    return min(1.0, max(0.0, (passing + specificity - 1) / youden)) if youden > MIN_YOUDEN_INDEX else None
+    return min(1.0, max(0.0, (passing + errors.specificity - 1) / youden))
 
 
 # ── Agreement ──
@@ -352,17 +371,19 @@ def measure_agreement_of_strata(
         by_chance = passing * people + (1 - passing) * (1 - people)
         return (agreed - by_chance) / (1 - by_chance) if by_chance < 1 else 0.0
 
-    def draw_accuracy(rng: Random) -> float:
-        return _share_of_agreement(*_draw_strata(rng, strata, replies_per_case), passed)
-
+    rng, accuracies, kappas = Random(SEED), list[float](), list[float]()
+    for _ in range(DRAWS):
+        drawn = _draw_strata(rng, strata, replies_per_case)
+        accuracies.append(_share_of_agreement(*drawn, passed))
+        kappas.append(kappa(*drawn))
+    left_out = POSTERIOR_TAIL_FACTOR * (1 - confidence)
     estimated = _estimate_strata(strata)
+    accuracy, agreement = _share_of_agreement(*estimated, passed), kappa(*estimated)
     return JudgeAgreement(
-        accuracy=_share_of_agreement(*estimated, passed),
-        accuracy_interval=_estimate_posterior_interval(draw_accuracy, confidence),
-        kappa=kappa(*estimated),
-        kappa_interval=_estimate_posterior_interval(
-            lambda rng: kappa(*_draw_strata(rng, strata, replies_per_case)), confidence
-        ),
+        accuracy=accuracy,
+        accuracy_interval=_widen(_take_interval(sorted(accuracies), left_out), accuracy),
+        kappa=agreement,
+        kappa_interval=_widen(_take_interval(sorted(kappas), left_out), agreement),
         label_count=labels.total,
     )
 
@@ -433,9 +454,15 @@ def _sum_products(ones: Sequence[float], others: Sequence[float]) -> float:
     return sum(one * other for one, other in zip(ones, others, strict=True))
 
 
-def _estimate_posterior_interval(draw_rate: Callable[[Random], float], confidence: float) -> Interval:
+def _estimate_posterior_interval(value: float, draw: Callable[[Random], float], confidence: float) -> Interval:
     rng = Random(SEED)
-    return _take_interval(sorted(draw_rate(rng) for _ in range(DRAWS)), POSTERIOR_TAIL_FACTOR * (1 - confidence))
+    drawn = sorted(draw(rng) for _ in range(DRAWS))
+    return _widen(_take_interval(drawn, POSTERIOR_TAIL_FACTOR * (1 - confidence)), value)
+
+
+def _widen(interval: Interval, value: float) -> Interval:
+    """Return the interval with the observed value in it: a share of exactly 0 or 1 is at the end of its posterior."""
+    return Interval(min(interval.low, value), max(interval.high, value))
 
 
 def _take_interval(ordered: Sequence[float], left_out: float) -> Interval:

@@ -12,16 +12,19 @@ from functools import cache
 
 from msgspec import Struct
 
-from pramana.analyse.numbers import shorten_name
+from pramana.analyse.numbers import format_percent, pluralise, shorten_name
 from pramana.analyse.pairing import SCORED, VerdictSource
 from pramana.errors import PramanaError
-from pramana.model import Check
+from pramana.model import Check, JudgeCalibration
 
 NON_JUDGE_PROVIDERS = ("local", "local-voice")
 """Embedded models are there to be tested and fail visibly; their verdicts would be no evidence."""
 MAX_JUDGE_KEYS = 1_000
 """Sources counted separately; the rest are counted together. Only a check with a version per reply has so many."""
 MAX_NAMED_JUDGES = 5
+MIN_LABELS_FOR_ACCURACY = 30
+"""Labels that an accuracy needs; a judge with fewer is uncalibrated."""
+UNCALIBRATED = "uncalibrated"
 _OTHER_CHECKS_KEY = ("other checks", "", "", "")
 
 _JudgeKey = tuple[str, str, str, str]
@@ -63,11 +66,31 @@ def _make_verdict_source(key: _JudgeKey, name_judge: Callable[[str], str]) -> Ve
     return VerdictSource(name, version, name_judge(judge) if judge else "", served)
 
 
+def describe_calibration(calibration: JudgeCalibration) -> str:
+    """Return how far a judge agrees with people, in one phrase.
+
+    >>> describe_calibration(JudgeCalibration("llm_judge", "1", "gpt-5"))
+    'uncalibrated'
+    >>> describe_calibration(JudgeCalibration("llm_judge", "1", "gpt-5", 60, 0.91, (0.842, 0.951)))
+    'agrees with people 91.0 % (84.2–95.1 %, 60 labels)'
+    """
+    if calibration.accuracy is None or calibration.interval is None:
+        few = f" ({calibration.label_count} of {MIN_LABELS_FOR_ACCURACY} labels)" if calibration.label_count else ""
+        return f"{UNCALIBRATED}{few}"
+    low, high = (100 * each for each in calibration.interval)
+    labels = pluralise(calibration.label_count, "label")
+    where = " of other runs" if calibration.is_from_other_runs else ""
+    return f"agrees with people {format_percent(calibration.accuracy)} ({low:.1f}–{high:.1f} %, {labels}{where})"
+
+
 class JudgeTally:
     """Counts verdicts by source. `name_judge` maps the different names of a judge to one."""
 
-    def __init__(self, name_judge: Callable[[str], str] = identity) -> None:
+    def __init__(
+        self, name_judge: Callable[[str], str] = identity, calibrations: Iterable[JudgeCalibration] = ()
+    ) -> None:
         self._name_judge = name_judge
+        self._calibrations = {(each.check, each.version, each.judge): each for each in calibrations}
         self._counts_by_key: dict[tuple[str, _JudgeKey], int] = {}
 
     def add(self, model: str, check: Check) -> None:
@@ -120,16 +143,36 @@ class JudgeTally:
         >>> judges = JudgeTally()
         >>> judges.add("m", Check("llm_judge", "1", Outcome.PASSED, "", evidence={"judge": "gpt-5"}))
         >>> judges.judge_sentence()
-        'Judged by gpt-5.'
+        'Judged by gpt-5, uncalibrated.'
         """
         counts = self._count_by_judge()
         asked = [kinds for kinds in _group_by_check(counts) if any(each.by for _, each in kinds)]
         alike = [kinds for kinds in asked if not self._have_several_judges(kinds)]
         alone = len({model for model, _ in counts}) == 1
-        names = {kinds[0][1].check: self._describe_same_judge(kinds, is_only_model=alone) for kinds in alike}
+        names = {
+            kinds[0][1].check: f"{self._describe_same_judge(kinds, is_only_model=alone)}{self._describe_trust(kinds)}"
+            for kinds in alike
+        }
         if len(alike) == len(asked) and len(set(names.values())) == 1:
             return f"Judged by {next(iter(names.values()))}."
-        return f"Judged by {', '.join(f'{name} ({check})' for check, name in names.items())}." if names else ""
+        return f"Judged by {'; '.join(f'{name} ({check})' for check, name in names.items())}." if names else ""
+
+    def list_calibrations(self) -> tuple[JudgeCalibration, ...]:
+        """Return how far each judge agrees with people, by check; judges without labels are uncalibrated."""
+        sources = {judged for _, judged in self._count_by_judge() if judged.by}
+        keys = sorted({(each.check, each.version, each.by) for each in sources})
+        return tuple(self._calibrations.get(key, JudgeCalibration(*key)) for key in keys)
+
+    def _describe_trust(self, judgings: Iterable[_ModelAndSource]) -> str:
+        """Return how far the judges of one check agree with people, as the end of a sentence about one judge."""
+        said = dict.fromkeys(
+            describe_calibration(self._find_calibration(source)) for _, source in judgings if source.by
+        )
+        return ", " + "; ".join(f"which {each}" if each.startswith("agrees") else each for each in said)
+
+    def _find_calibration(self, source: VerdictSource) -> JudgeCalibration:
+        key = (source.check, source.version, source.by)
+        return self._calibrations.get(key, JudgeCalibration(*key))
 
     def _describe_same_judge(self, judgings: Iterable[_ModelAndSource], *, is_only_model: bool) -> str:
         """Name the judge of verdicts with one source; `is_only_model` means that the run has only one model."""
@@ -165,7 +208,22 @@ class JudgeTally:
             for place, (name, count) in enumerate(ordered[:MAX_NAMED_JUDGES])
         ]
         rest = sum(count for _, count in ordered[MAX_NAMED_JUDGES:])
-        return f"{check}: {', '.join(parts)}{f', {rest:,} by other judges' if rest else ''}"
+        return (
+            f"{check}: {', '.join(parts)}{f', {rest:,} by other judges' if rest else ''}{self._describe_each(judgings)}"
+        )
+
+    def _describe_each(self, judgings: list[_ModelAndSource]) -> str:
+        """Return how far each of several judges agrees with people; empty where no model judged."""
+        found = {source.by: describe_calibration(self._find_calibration(source)) for _, source in judgings if source.by}
+        if not found:
+            return ""
+        if set(found.values()) == {UNCALIBRATED}:
+            return f"; {UNCALIBRATED}"
+        told = (
+            f"{shorten_name(by)} {said if said.startswith('agrees') else f'is {said}'}"
+            for by, said in list(found.items())[:MAX_NAMED_JUDGES]
+        )
+        return f"; {', '.join(told)}"
 
 
 def _group_by_check(counts: Iterable[_ModelAndSource]) -> list[list[_ModelAndSource]]:

@@ -20,14 +20,14 @@ from msgspec import Struct, to_builtins
 from pramana.analyse.engines import engine_lines_of_result, parse_distinct_engines
 from pramana.analyse.intervals import percentile
 from pramana.analyse.judgements import RUBRIC
-from pramana.analyse.judges import JudgeTally, VerdictCount, canonical_judge_name, identity
+from pramana.analyse.judges import JudgeTally, VerdictCount, canonical_judge_name, describe_calibration, identity
 from pramana.analyse.numbers import pluralise
 from pramana.analyse.pairing import SCORED
 from pramana.analyse.rates import Rate as Rate  # noqa: PLC0414 - re-exported: part of a summary
 from pramana.analyse.scores import RubricAverages, RubricTally, ScoreSummary, ScoreTally
 from pramana.analyse.voice import CallTally, RunVoice
 from pramana.embedded.engines import EngineInfo
-from pramana.model import Case, Check, Outcome, Result, Run
+from pramana.model import Case, Check, JudgeCalibration, Outcome, Result, Run
 from pramana.request import DEFAULT_PARAMETERS
 
 Dimension = Literal["category", "difficulty", "tag", "language", "check", "model", "variant"]
@@ -168,6 +168,8 @@ class Summary(Struct, frozen=True):
     """The measurements of scorers: means of numbers, counts of labels."""
     rubric: RubricAverages | None = None
     """If a judge rated replies by a rubric: the means, with their intervals."""
+    calibrations: tuple[JudgeCalibration, ...] = ()
+    """How far each judge agrees with people; uncalibrated judges are listed too."""
     by_model: Mapping[str, Mapping[Dimension, Mapping[str, Rate]]] = {}
     """The breakdowns of each model, if there are several; `by` pools them."""
 
@@ -195,6 +197,7 @@ class Summary(Struct, frozen=True):
             "overall": self.overall.as_data(),
             "judged_by": self.judged_by or None,
             "mixed_judges": list(self.mixed_judges),
+            "calibrations": [calibration_to_data(each) for each in self.calibrations],
             "judges": [
                 {
                     "check": each.source.check,
@@ -232,6 +235,20 @@ class Summary(Struct, frozen=True):
             model: {name: {value: rate.as_data() for value, rate in rows.items()} for name, rows in by.items()}
             for model, by in self.by_model.items()
         }
+
+
+def calibration_to_data(calibration: JudgeCalibration) -> dict[str, Any]:
+    """Return how far a judge agrees with people as plain data."""
+    return {
+        "judge": calibration.judge,
+        "check": calibration.check,
+        "version": calibration.version,
+        "calibration": describe_calibration(calibration),
+        "accuracy": calibration.accuracy,
+        "interval": list(calibration.interval) if calibration.interval else None,
+        "labels": calibration.label_count,
+        "from_other_runs": calibration.is_from_other_runs,
+    }
 
 
 def _total_data(total: KnownTotal) -> dict[str, Any]:
@@ -284,6 +301,7 @@ class ResultTally:
             spoken=plan.variants != ("text",),
             providers={each.typed: each.provider for each in plan.targets},
             parameters=plan.parameters,
+            calibrations=run.calibrations,
         )
 
     def __init__(
@@ -296,12 +314,14 @@ class ResultTally:
         spoken: bool = False,
         providers: Mapping[str, str] | None = None,
         parameters: Mapping[str, Any] | None = None,
+        calibrations: Iterable[JudgeCalibration] = (),
     ) -> None:
         """Create an empty tally.
 
         `repeats`, `models` and `variants` multiply to the results of each case, which count as one case in intervals.
         `name_judge` returns the canonical name of a judge, `spoken` means that there are calls, `providers` maps
-        models to providers, and `parameters` are those that the run sends.
+        models to providers, `parameters` are those that the run sends, and `calibrations` say how far judges agree with
+        people.
         """
         self._repeats = max(1, repeats)
         self._overall = [0] * len(_OUTCOMES)
@@ -313,7 +333,7 @@ class ResultTally:
         )
         """By row, the pairs of model and variant of its verdicts; None where there is only one pair."""
         self._input, self._output, self._cost, self._judge_cost = KnownTotal(), KnownTotal(), KnownTotal(), KnownTotal()
-        self._judge_tokens, self._judges, self._judged_again = KnownTotal(), JudgeTally(name_judge), 0
+        self._judge_tokens, self._judges, self._judged_again = KnownTotal(), JudgeTally(name_judge, calibrations), 0
         self._latency, self._first_token = array("d"), array("d")
         self._failures: list[FailedResult] = []
         self._reasons: dict[tuple[Outcome, str], OutcomeReason] = {}
@@ -471,6 +491,7 @@ class ResultTally:
             judges=self._judges.count_verdicts(),
             mixed_judges=self._judges.mixed_judge_sentences(),
             judged_by=self._judges.judge_sentence(),
+            calibrations=self._judges.list_calibrations(),
             failures=tuple(self._failures),
             voice=self._calls.summarise_voice() if self._calls else None,
             engines=parse_distinct_engines(self._engines),

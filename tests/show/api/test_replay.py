@@ -93,6 +93,7 @@ REQUESTS = (
         "/api/runs/{text}@0?summary=false", "/api/runs/{text}@9", "/api/runs/{text}/scorings", "/api/runs/nobody/scorings",
         "/api/runs/{text}/labelling", "/api/runs/{voice}/labelling?count=3", "/api/runs/{voice}/labelling?count=no",
         "/api/runs/nobody/labelling", "/api/runs/{text}/labels", "/api/runs/nobody/labels",
+        "/api/runs/{text}/judge-report", "/api/runs/nobody/judge-report",
         "/api/runs/{text}/results?pageSize=3", "/api/runs/{text}/results?outcome=failed&pageSize=2",
         "/api/runs/{text}/results?model=fake:echo&case=reasoning-001", "/api/runs/{text}/results?outcome=no",
         "/api/runs/nobody/results", "/api/runs/{text}/results/{1 of text}", "/api/runs/{text}/results/{1 of text}?outcome=passed",

@@ -120,14 +120,14 @@ def test_the_judge_is_named_also_after_a_rescoring(client_per_store: Client) -> 
     run_id = wait_for_run(client_per_store, start_run(client_per_store, models=["fake:fixed=YES"]))["id"]
     before = client_per_store.get(f"/api/runs/{run_id}").data
     assert (before["judge"], before["judges"]) == (None, ["fake:fixed=YES"])
-    assert before["summary"]["judgedBy"] == "Judged by its own model."
+    assert before["summary"]["judgedBy"] == "Judged by its own model, uncalibrated."
     asyncio.run(
         rescore_run(client_per_store.store, client_per_store.store.runs.find(run_id), "fake:fixed=NO", Limits())
     )
     after = client_per_store.get(f"/api/runs/{run_id}").data
     make_shape(RunDetailView).model_validate(after)
     assert (after["judge"], after["judges"]) == (None, ["fake:fixed=NO"])
-    assert after["summary"]["judgedBy"] == "Judged by fake:fixed=NO."
+    assert after["summary"]["judgedBy"] == "Judged by fake:fixed=NO, uncalibrated."
 
 
 def test_results_are_paginated_and_filtered_and_each_has_full_details(client_per_store: Client) -> None:

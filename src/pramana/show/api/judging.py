@@ -1,10 +1,11 @@
-"""`/api/runs/{id}/labelling` and `/labels`: replies for people to label, and their labels."""
+"""`/api/runs/{id}/labelling`, `/labels` and `/judge-report`: replies to label, labels, and what they say of judges."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 
-from pramana.app import Credential, judging
+from pramana.app import Credential, calibrations, judging
+from pramana.app.calibrations import JudgeReportView
 from pramana.app.judging import LabellingRequest, LabellingView, LabelRequest, LabelView
 from pramana.show.api.envelope import (
     AppDependency,
@@ -16,7 +17,7 @@ from pramana.show.api.envelope import (
     read_query,
     require_caller,
 )
-from pramana.show.api.runs import RunId
+from pramana.show.api.runs import RunId, ScoredRunId
 
 router = APIRouter(tags=["judges"])
 
@@ -60,3 +61,15 @@ async def save_label(
 ) -> Response:
     """Save a label in place of the rater's earlier one of the same reply; `label: null` removes it."""
     return make_answer(await judging.save_label(app, caller, run_id, body.to_request()))
+
+
+@router.get(
+    "/api/runs/{run_id}/judge-report", summary="Read the judges' report", **document_route(JudgeReportView, 404)
+)
+async def read_judge_report(
+    run_id: ScoredRunId,
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(calibrations.read_judge_report)],
+) -> Response:
+    """Return how far the judges of a run agree with people, and the pass rates corrected by labels."""
+    return make_answer(await calibrations.read_judge_report(app, caller, run_id))

@@ -163,6 +163,32 @@ def _next_known_key(keys: Iterator[str]) -> str:
     return "q"
 
 
+@judge.command(
+    cls=GroupedCommand,
+    groups={"Output": "--json"},
+    exit_codes={0: "The report is printed", 2: "No such run"},
+    examples=("pramana judge report latest", "pramana judge report latest --json"),
+)
+@click.argument("run", default="latest")
+@JSON_OPTION
+def report(run: str, *, as_json: bool) -> None:
+    """Report how far the judges of RUN [default: latest] agree with people, by the labels of its replies.
+
+    Prints accuracy and kappa with 95 % intervals, with several raters Krippendorff's alpha, and the pass rate of each
+    model corrected for the judge's errors. A corrected rate is refused, with the reason, as long as the labels are too
+    few. RUN@0 is the run with its first scoring, before any `rescore`.
+    """
+    from pramana.app.calibrations import make_judge_report
+    from pramana.report.judging import render_judge_report
+
+    with open_local_store() as store:
+        found = make_judge_report(store, store.runs.find_scored(run))
+    if as_json:
+        terminal.print_json(terminal.views_to_plain(found))
+        return
+    click.echo(render_judge_report(found))
+
+
 def _format_reply_count(count: int) -> str:
     return f"{count:,} {'reply' if count == 1 else 'replies'}"
 

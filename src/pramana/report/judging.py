@@ -1,0 +1,113 @@
+"""A judge's report as text: agreement with people, and pass rates corrected by labels, within 80 columns."""
+
+from collections.abc import Iterator
+
+from pramana.analyse.numbers import format_percent, pluralise, shorten_name
+from pramana.app.calibrations import AgreementView, CorrectedRateView, JudgeReportView, JudgeView
+from pramana.report.figures import format_interval
+from pramana.report.terminal import pad_to_width, wrap_text
+
+MAX_COLUMNS = 80
+NAME_COLUMNS = 28
+_SHOWN_LABEL_COLUMNS = 13
+
+
+def render_judge_report(report: JudgeReportView) -> str:
+    """Return the report of a run's judges."""
+    return "\n".join(_format_report(report))
+
+
+def _format_report(report: JudgeReportView) -> Iterator[str]:
+    yield wrap_text(f"{report.suite} · run {report.reference}", MAX_COLUMNS)
+    yield wrap_text(_describe_labels(report), MAX_COLUMNS)
+    if report.alpha is not None:
+        said = (
+            f"The raters agree with each other: Krippendorff's alpha {report.alpha:.2f} (1: always, 0: as by chance)."
+        )
+        yield wrap_text(said, MAX_COLUMNS)
+    if not report.judges:
+        yield wrap_text("No reply of this run was judged by a model.", MAX_COLUMNS)
+    for judge in report.judges:
+        yield ""
+        yield from _format_judge(judge)
+
+
+def _describe_labels(report: JudgeReportView) -> str:
+    if not report.raters:
+        return f"No labels yet. Label replies: pramana judge label {report.run_id}"
+    apart = [f"{report.unsure:,} unsure"] if report.unsure else []
+    apart += [f"{report.tied:,} on which the raters disagree"] if report.tied else []
+    beside = f"; not counted: {', '.join(apart)}" if apart else ""
+    return f"{_count_replies(report.labelled)} labelled by {', '.join(report.raters)}{beside}."
+
+
+def _count_replies(count: int) -> str:
+    return f"{count:,} {'reply' if count == 1 else 'replies'}"
+
+
+def _format_judge(judge: JudgeView) -> Iterator[str]:
+    yield wrap_text(f"Judge {shorten_name(judge.judge)} ({judge.check}): {judge.calibration}", MAX_COLUMNS, "", "  ")
+    for model in judge.self_judged_models:
+        yield wrap_text(
+            f"{shorten_name(model)} judges its own replies. Models tend to prefer their own replies "
+            "(self-preference); labels show by how much.",
+            MAX_COLUMNS,
+            "  ",
+            "  ",
+        )
+    agreement, counts = judge.agreement, judge.counts
+    if agreement.kappa is not None:
+        said = (
+            f"kappa {agreement.kappa:.2f}{_format_bounds(agreement.kappa_interval)}; 1: always agrees, 0: as by chance"
+        )
+        yield wrap_text(said, MAX_COLUMNS, "  ", "    ")
+    if judge.labels:
+        yield ""
+        yield _format_row("", "people yes", "people no")
+        yield _format_row("  judge yes", counts.judge_yes_people_yes, counts.judge_yes_people_no)
+        yield _format_row("  judge no", counts.judge_no_people_yes, counts.judge_no_people_no)
+    if judge.categories and judge.labels:
+        yield ""
+        yield "  agreement by category"
+        for each in judge.categories:
+            yield f"    {pad_to_width(each.category or '', NAME_COLUMNS)} {_describe_agreement(each)}"
+    yield ""
+    yield "  pass rate"
+    for rate in judge.models:
+        yield from _format_rate(rate)
+
+
+def _format_row(name: str, *cells: object) -> str:
+    return f"  {name:<12}{''.join(f'{each!s:>{_SHOWN_LABEL_COLUMNS}}' for each in cells)}"
+
+
+def _describe_agreement(agreement: AgreementView) -> str:
+    labels = pluralise(agreement.labels, "label")
+    if agreement.accuracy is None or agreement.accuracy_interval is None:
+        return f"{labels}, too few"
+    return f"{format_percent(agreement.accuracy)} ({format_interval(agreement.accuracy_interval)}, {labels})"
+
+
+def _format_rate(rate: CorrectedRateView) -> Iterator[str]:
+    by_judge = f"{format_percent(rate.judge_pass_rate)} of {_count_replies(rate.verdicts)} by the judge"
+    yield wrap_text(f"{shorten_name(rate.model)}: {by_judge}", MAX_COLUMNS, "    ", "      ")
+    if rate.corrected is None or rate.interval is None:
+        yield wrap_text(f"not corrected: {rate.refusal}", MAX_COLUMNS, "      ", "      ")
+        more = (
+            "More labels alone would not do: the run has too few replies."
+            if rate.missing_labels is None
+            else f"About {pluralise(rate.missing_labels, 'more label')} would do."
+        )
+        yield wrap_text(more, MAX_COLUMNS, "      ", "      ")
+        return
+    how = (
+        f"with {pluralise(rate.other_labels, 'label')} of other replies judged by this judge"
+        if rate.method == "rogan-gladen"
+        else f"by {pluralise(rate.labels, 'label')}"
+    )
+    said = f"corrected {how}: {format_percent(rate.corrected)} ({format_interval(rate.interval)})"
+    yield wrap_text(said, MAX_COLUMNS, "      ", "      ")
+
+
+def _format_bounds(interval: tuple[float, float] | None) -> str:
+    return f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
