@@ -9,6 +9,8 @@ written as a private address or as `localhost`, and leaves the rest to the proxy
 """
 
 import asyncio
+import errno
+import os
 import re
 import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address
@@ -163,7 +165,7 @@ async def _fetch_once(url: URL, max_bytes: int, *, allow_private: bool) -> bytes
             raise
         if guard and guard.refused:
             raise _make_refusal(url, f"leads to {guard.refused[0]}") from None
-        raise Unavailable(f"{strip_credentials(url)} cannot be fetched: {_describe_failure(error)}") from None
+        raise Unavailable(f"{strip_credentials(url)} cannot be fetched: {describe_failure(error)}") from None
 
 
 async def _read_body(url: URL, response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
@@ -259,13 +261,15 @@ def _make_status_error(url: URL, status: int) -> PramanaError:
     return NotFound(said)
 
 
-def _describe_failure(error: Exception) -> str:
-    """Describe a failure without aiohttp's own text, which may contain the whole URL."""
+def describe_failure(error: Exception) -> str:
+    """Return what failed without aiohttp's own text, which may contain the whole URL."""
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy answered {error.status}"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"its certificate is not trusted ({getattr(error.certificate_error, 'verify_message', 'unknown')})"
     if isinstance(error, aiohttp.ClientConnectorError):
+        if (number := error.os_error.errno) in errno.errorcode:  # asyncio's own text shows the address as a tuple
+            return os.strerror(number or 0)
         return escape_control_characters(error.strerror or str(error.os_error))[:MAX_SHOWN_URL_LENGTH]
     if isinstance(error, OSError) and error.strerror:
         return escape_control_characters(error.strerror)[:MAX_SHOWN_URL_LENGTH]
