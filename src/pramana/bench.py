@@ -62,8 +62,10 @@ from pramana.store.store import Store
 
 STREAM_CLOSED_REASON = "the stream was closed before its last result was taken"
 HANDED_OVER_REASON = "its server was stopped; the next server resumes it"
+SCHEDULER_STOPPED_REASON = "the scheduler was stopped; the next one continues this day"
 _STATUS_BY_REASON: Mapping[str | None, RunStatus] = {
     INTERRUPTED: "interrupted",
+    SCHEDULER_STOPPED_REASON: "interrupted",
     STREAM_CLOSED_REASON: "interrupted",
     CANCELLED_REASON: "cancelled",
     HANDED_OVER_REASON: "queued",

@@ -369,6 +369,31 @@ class RunEdit(Struct, frozen=True, kw_only=True):
 MIN_BASELINE_DAYS, BASELINE_DAYS, MAX_BASELINE_DAYS = 14, 28, 365
 
 
+class AlertDelivery(Struct, frozen=True, kw_only=True):
+    """Where the alerts of a watch are sent: to a webhook or, on the user's own machine, to a command."""
+
+    url: str | None = None
+    """The URL of a webhook. It is stored encrypted."""
+    secret: str | None = None
+    """Signs what is sent to a webhook. It is stored encrypted."""
+    url_variable: str | None = None
+    """The environment variable with the URL of a webhook, read for every alert."""
+    secret_variable: str | None = None
+    """The environment variable with the secret of a webhook, read for every alert."""
+    command: str | None = None
+    """The name of a command in the local configuration; it gets the alert as JSON on its standard input."""
+
+    def check(self) -> None:
+        """Raise `InvalidInput` unless alerts are sent to exactly one place."""
+        places = (self.url, self.url_variable, self.command)
+        if sum(each is not None for each in places) != 1:
+            raise InvalidInput("alerts are sent either to one webhook or to one command")
+        if self.command is not None and (self.secret is not None or self.secret_variable is not None):
+            raise InvalidInput("a secret signs what is sent to a webhook; a command needs none")
+        if self.secret is not None and self.secret_variable is not None:
+            raise InvalidInput("the secret of a webhook is given as text or by a variable, not both")
+
+
 class WatchRequest(Struct, frozen=True, kw_only=True):
     """All options of a watch: what its model is asked every day, and how its days are compared."""
 
@@ -390,6 +415,8 @@ class WatchRequest(Struct, frozen=True, kw_only=True):
         Annotated[tuple[Name, ...], Meta(max_length=50)] | None,
         Meta(description="What is measured; null: everything that applies to the model and its parameters"),
     ] = None
+    delivery: AlertDelivery | None = None
+    """Where its alerts are sent; None: nowhere."""
     name: Annotated[RunName | None, Meta(title="Name", description="Name of the watch, shown in lists")] = None
     note: Annotated[RunNote | None, Meta(title="Note", description="Note on the watch")] = None
 

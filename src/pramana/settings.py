@@ -171,6 +171,23 @@ def are_private_addresses_allowed() -> bool:
     return stated == "1"
 
 
+def public_url() -> str | None:
+    """Return the URL at which users reach this server, for links in alerts: `PRAMANA_PUBLIC_URL`; None if not set."""
+    from urllib.parse import urlsplit
+
+    stated = read_variable("PRAMANA_PUBLIC_URL")
+    if stated is None:
+        return None
+    try:
+        parts = urlsplit(stated)
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
+    except ValueError:
+        is_valid = False
+    if not is_valid or not stated.isprintable():
+        raise InvalidInput(f"PRAMANA_PUBLIC_URL is {quote_text(stated)}; expected https://host or https://host/path")
+    return stated.rstrip("/")
+
+
 def is_ci() -> bool:
     """Return whether this is a continuous integration machine, whose cores are shared."""
     return read_variable("CI") is not None

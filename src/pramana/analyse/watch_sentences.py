@@ -1,6 +1,7 @@
 """What a watch found, in sentences: findings in, text out. The same sentences for alerts, terminal and pages."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pramana.analyse.drift import ALARM, MAX_RANK_CORRELATION, NOTICE
 from pramana.analyse.instruments import INSTRUMENTS
@@ -75,6 +76,30 @@ def _describe_change(level: Level, findings: Mapping[str, InstrumentFinding], re
     day, among = dated.first_day, dated.first_days
     between = f", between {among[0]} and {among[1]}" if among and among[0] != among[1] else ""
     return f"{begins} It probably began on {day}{between}.{ends}"
+
+
+def describe_alert(level: str, day: str, body: Mapping[str, Any]) -> str:
+    """Return a stored alert as one sentence.
+
+    >>> describe_alert("notice", "2026-11-19", {"instruments": [{"instrument": "pass_rate_down"}]})[:25]
+    'Notice since 2026-11-19: '
+    """
+    reached = read_reached_level(level, day, body)
+    return _describe_change(reached.level, {}, [reached])
+
+
+def read_reached_level(level: str, day: str, body: Mapping[str, Any]) -> ReachedLevel:
+    """Return the level that an alert was raised for."""
+    named = [each for each in body.get("instruments", []) if isinstance(each, Mapping)]
+    first = named[0] if named else {}
+    among: Sequence[str] = first.get("first_days") or ()
+    return ReachedLevel(
+        "alarm" if level == "alarm" else "notice",
+        day,
+        tuple(str(each.get("instrument")) for each in named),
+        first.get("first_day"),
+        (among[0], among[1]) if len(among) == 2 else None,
+    )
 
 
 def describe_proof(instrument_count: int, correlation: float | None) -> str:

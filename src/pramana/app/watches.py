@@ -6,20 +6,21 @@ functions for users of a server.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from pramana import planning, settings
+from pramana.alerting import make_channel, read_channel
 from pramana.analyse.instruments import INSTRUMENT_GROUPS, INSTRUMENTS
 from pramana.analyse.watch import (
     InstrumentFinding,
     Level,
-    ReachedLevel,
     decide_period,
     decide_state,
 )
-from pramana.analyse.watch_sentences import describe_proof, describe_state
+from pramana.analyse.watch_sentences import describe_alert, describe_proof, describe_state, read_reached_level
 from pramana.app import App, User, use_case
 from pramana.app.providers import make_server_reach
 from pramana.app.views import View
@@ -124,7 +125,19 @@ class WatchAlertView(View, frozen=True, kw_only=True):
     day: str
     created_at: str
     delivered_at: str | None
+    attempts: Annotated[int, Meta(description="Number of attempts to deliver the alert")]
+    next_attempt_at: Annotated[str | None, Meta(description="When it is tried again; null: not again")]
+    error: Annotated[str | None, Meta(description="Why the last attempt to deliver the alert failed")]
+    sentence: str
     body: Mapping[str, Any]
+
+
+class AlertChannelView(View, frozen=True, kw_only=True):
+    """Where the alerts of a watch are sent; URLs and secrets are never shown."""
+
+    kind: Literal["webhook", "command"]
+    name: Annotated[str, Meta(description="Host of the webhook, or name of the command")]
+    is_signed: Annotated[bool, Meta(description="Whether what is sent to the webhook is signed")]
 
 
 class WatchView(View, frozen=True, kw_only=True):
@@ -162,6 +175,7 @@ class WatchDetailView(WatchView, frozen=True, kw_only=True):
     days: tuple[WatchDayView, ...]
     periods: tuple[WatchPeriodView, ...]
     alerts: tuple[WatchAlertView, ...]
+    alerts_to: Annotated[AlertChannelView | None, Meta(description="Where alerts are sent; null: nowhere")]
 
 
 class CheckedDay(Struct, frozen=True):
@@ -181,13 +195,18 @@ def start_watch(
     """Check a request and store its watch; nothing is sent to a model yet."""
     request.check()
     reach = reach or ProviderReach()
+    is_local = not reach.is_for_other_users
     plan = planning.make_plan(store, request.run, reach)
     planning.estimate(store, request.run, reach)  # refuses a selection without cases
     prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
     refuse_unknown_prices(plan, prices, Limits(max_cost_usd=request.budget_usd_per_day), reach)
     instruments = choose_instruments(plan, request.instruments)
+    channel = None
+    if request.delivery is not None:
+        allow_private = is_local or reach.allow_private_addresses
+        channel = make_channel(store, request.delivery, is_local=is_local, allow_private=allow_private)
     watch = store.watches.create(
-        request, instruments, owner="server" if reach.is_for_other_users else "cli", creator=creator
+        request, instruments, owner="cli" if is_local else "server", creator=creator, channel=channel
     )
     return read_watch(store, watch)
 
@@ -258,6 +277,7 @@ def read_watch(store: Store, watch: Watch) -> WatchDetailView:
             for each in periods
         ),
         alerts=tuple(_make_alert_view(each) for each in alerts),
+        alerts_to=_make_channel_view(watch),
     )
 
 
@@ -280,7 +300,7 @@ def _make_view(
     days: Sequence[WatchDay],
     period: int,
 ) -> WatchView:
-    reached = [_read_reached_level(each) for each in alerts]
+    reached = [read_reached_level(each.level, each.day, each.body) for each in alerts]
     level = decide_state(findings, reached)
     mine = [each for each in days if each.period == period]
     return WatchView(
@@ -301,19 +321,6 @@ def _make_view(
         missing_days=sum(each.status == "missing" for each in mine),
         last_day=days[-1].day if days else None,
         creator=watch.creator,
-    )
-
-
-def _read_reached_level(alert: WatchAlert) -> ReachedLevel:
-    named = [each for each in alert.body.get("instruments", []) if isinstance(each, Mapping)]
-    first = named[0] if named else {}
-    among: Sequence[str] = first.get("first_days") or ()
-    return ReachedLevel(
-        "alarm" if alert.level == "alarm" else "notice",
-        alert.day,
-        tuple(str(each.get("instrument")) for each in named),
-        first.get("first_day"),
-        (among[0], among[1]) if len(among) == 2 else None,
     )
 
 
@@ -379,8 +386,23 @@ def _make_alert_view(alert: WatchAlert) -> WatchAlertView:
         day=alert.day,
         created_at=alert.created,
         delivered_at=alert.delivered,
+        attempts=alert.attempts,
+        next_attempt_at=None if alert.next_attempt is None else _format_time(alert.next_attempt),
+        error=alert.error,
+        sentence=describe_alert(alert.level, alert.day, alert.body),
         body=alert.body,
     )
+
+
+def _make_channel_view(watch: Watch) -> AlertChannelView | None:
+    channel = read_channel(watch)
+    if channel is None:
+        return None
+    return AlertChannelView(kind=channel.kind, name=channel.shown_name, is_signed=channel.is_signed)
+
+
+def _format_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 # ── Use cases of a server ──

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from pramana.analyse.numbers import format_duration, format_percent, pluralise
-from pramana.app.watches import InstrumentView, WatchDetailView, WatchView
+from pramana.app.watches import InstrumentView, WatchAlertView, WatchDetailView, WatchView
 from pramana.errors import escape_control_characters
 from pramana.report.terminal import fit_to_width, pad_to_width, wrap_text
 
@@ -52,6 +52,33 @@ def _render_lines(view: WatchDetailView) -> Iterator[str]:
     yield ""
     for each in view.findings:
         yield from _render_instrument(each)
+    if view.alerts or view.alerts_to:
+        yield ""
+        yield from _render_alerts(view)
+
+
+def _render_alerts(view: WatchDetailView) -> Iterator[str]:
+    channel = view.alerts_to
+    if channel is None:
+        yield "Alerts are sent nowhere; name a webhook or a command when you start a watch."
+    else:
+        signed = "signed" if channel.is_signed else "not signed"
+        what = f"the command {channel.name}" if channel.kind == "command" else f"a webhook at {channel.name}, {signed}"
+        yield wrap_text(f"Alerts are sent to {escape_control_characters(what)}.", other_prefix=_INDENT)
+    for each in view.alerts:
+        yield wrap_text(f"{each.day}  {each.level} {each.id}: {_describe_delivery(each, view)}", other_prefix=_INDENT)
+
+
+def _describe_delivery(alert: WatchAlertView, view: WatchDetailView) -> str:
+    if alert.delivered_at:
+        return f"delivered {alert.delivered_at[:16].replace('T', ' ')} UTC"
+    if view.alerts_to is None:
+        return "not sent"
+    if not alert.attempts:
+        return "not delivered yet: the scheduler sends it (pramana drift serve)"
+    again = f"tried again at {alert.next_attempt_at[11:16]} UTC" if alert.next_attempt_at else "not tried again"
+    tried = f"not delivered after {pluralise(alert.attempts, 'attempt')}"
+    return f"{tried}: {escape_control_characters(alert.error or 'its process was stopped')}; {again}"
 
 
 def _render_instrument(view: InstrumentView) -> Iterator[str]:

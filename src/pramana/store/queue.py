@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from msgspec.structs import replace
-from sqlalchemy import Connection, RowMapping, select, update
+from sqlalchemy import Connection, RowMapping, exists, select, update
 
 from pramana.errors import AlreadyRunning, Conflict, Hint, StoreFailed
 from pramana.model import Run, RunStatus
@@ -35,7 +35,7 @@ from pramana.store.records import (
     unescape_optional_text,
     unescape_text,
 )
-from pramana.store.schema import runs
+from pramana.store.schema import runs, watch_runs
 
 LEASE_S = 60.0
 """Seconds that a lease lasts without renewal: the longest wait for a killed process of another machine."""
@@ -272,6 +272,7 @@ class RunQueue(StorePart):
         """Return the IDs of the runs that a server may take now, oldest first: queued, or their server is gone."""
         columns = (runs.c.id, runs.c.lease_holder, runs.c.lease_until)
         query = select(*columns).where(runs.c.owner == "server", runs.c.status.in_(ACTIVE_STATUSES))
+        query = query.where(~exists().where(watch_runs.c.run_id == runs.c.id))  # a watch continues them, on their day
         with self._database.read_transaction() as connection:
             rows = connection.execute(query.order_by(runs.c.run_no).limit(_CANDIDATES_PER_QUERY)).mappings().all()
             now = self._database.read_clock(connection) if rows else 0.0

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from pramana import settings
+from pramana.store.alerts import Alerts
 from pramana.store.blobs import Blobs, Recordings
 from pramana.store.engine import Changes, Database
 from pramana.store.history import History
@@ -41,6 +42,7 @@ class Store:
         self.preferences = PreferencesStore(database)
         self.submissions = Submissions(database)
         self.watches = Watches(database)
+        self.alerts = Alerts(database)
         self.changes = Changes(database)
         self.blobs = Blobs(settings.data_folder() / "blobs")
         """Recordings and logs: always files, even with PostgreSQL."""

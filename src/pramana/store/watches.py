@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import asdict
 from sqlalchemy import Connection, RowMapping, Select, func, insert, or_, select, update
 
 from pramana import clock
@@ -124,7 +125,11 @@ class WatchAlert(Struct, frozen=True):
     created: str
     delivered: str | None = None
     attempts: int = 0
+    """How often it was sent, or tried to be."""
+    next_attempt: float | None = None
+    """When it is sent again, as a Unix time."""
     error: str | None = None
+    """Why the last attempt failed."""
 
 
 class EndedDay(Struct, frozen=True, kw_only=True):
@@ -142,6 +147,15 @@ class EndedDay(Struct, frozen=True, kw_only=True):
     alerts: tuple[NewAlert, ...] = ()
 
 
+class EncryptedChannel(Struct, frozen=True):
+    """Where alerts are sent, as the columns of a watch."""
+
+    delivery: str
+    """JSON, as it may be shown."""
+    delivery_secret: str | None
+    """Encrypted by the vault."""
+
+
 class Watches(StorePart):
     """The watches of a store."""
 
@@ -154,6 +168,7 @@ class Watches(StorePart):
         *,
         owner: Literal["cli", "server"] = "cli",
         creator: str | None = None,
+        channel: EncryptedChannel | None = None,
     ) -> Watch:
         """Store a watch and its first period, which begins today."""
         today, created = find_today(), timestamp()
@@ -171,6 +186,7 @@ class Watches(StorePart):
                 "at": request.at,
                 "baseline_days": request.baseline_days,
                 "instruments": encode_json_column(list(instruments)),
+                **({} if channel is None else asdict(channel)),
             }
             (number,) = connection.execute(insert(watches), row).inserted_primary_key or (0,)
             _insert_period(connection, number, 1, today, FIRST_PERIOD_REASON)
@@ -235,7 +251,7 @@ class Watches(StorePart):
 
     def _read_watches(self, query: Select[Any]) -> list[Watch]:
         with self._database.read_transaction() as connection:
-            return [_watch_from_row(row) for row in connection.execute(query).mappings()]
+            return [watch_from_row(row) for row in connection.execute(query).mappings()]
 
     # ── Periods ──
 
@@ -271,6 +287,11 @@ class Watches(StorePart):
             query = query.where(watch_days.c.period == period)
         with self._database.read_transaction() as connection:
             return [_day_from_row(row) for row in connection.execute(query).mappings()]
+
+    def read_day_statuses(self, day: str) -> dict[int, DayStatus]:
+        """Return the status of a day by the number of its watch, for all watches that have begun it."""
+        query = select(watch_days.c.watch_no, watch_days.c.status).where(watch_days.c.day == day)
+        return {row.watch_no: row.status for row in self._fetch_rows(query)}
 
     def find_day(self, watch: Watch, day: str) -> WatchDay | None:
         """Return a day, if it was begun."""
@@ -366,7 +387,7 @@ class Watches(StorePart):
         if period is not None:
             query = query.where(watch_alerts.c.period == period)
         with self._database.read_transaction() as connection:
-            return [_alert_from_row(row, watch.id) for row in connection.execute(query).mappings()]
+            return [alert_from_row(row, watch.id) for row in connection.execute(query).mappings()]
 
 
 def find_today(days_ahead: int = 0) -> str:
@@ -416,7 +437,8 @@ def _insert_alert(connection: Connection, watch: Watch, period: int, day: str, a
         connection.execute(insert(watch_alerts), row)
 
 
-def _watch_from_row(row: RowMapping) -> Watch:
+def watch_from_row(row: RowMapping) -> Watch:
+    """Return the watch of a row."""
     return Watch(
         number=row["watch_no"],
         id=row["id"],
@@ -462,7 +484,8 @@ def _day_from_row(row: RowMapping) -> WatchDay:
     )
 
 
-def _alert_from_row(row: RowMapping, watch_id: str) -> WatchAlert:
+def alert_from_row(row: RowMapping, watch_id: str) -> WatchAlert:
+    """Return the alert of a row."""
     return WatchAlert(
         id=row["id"],
         watch=watch_id,
@@ -473,6 +496,7 @@ def _alert_from_row(row: RowMapping, watch_id: str) -> WatchAlert:
         created=row["created"],
         delivered=row["delivered"],
         attempts=row["attempts"],
+        next_attempt=row["next_attempt"],
         error=unescape_optional_text(row["error"]),
     )
 

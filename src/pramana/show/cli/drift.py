@@ -13,6 +13,7 @@ from pramana.analyse.drift import BASELINE_DAYS
 from pramana.errors import PramanaError, escape_control_characters
 from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
+from pramana.show.cli.drift_serve import add_alert_options, make_alert_delivery, serve, test_alert
 from pramana.show.cli.options import (
     CASE_OPTION_NAMES,
     JSON_OPTION,
@@ -76,6 +77,10 @@ def drift() -> None:
     """Watch a model over days: has it changed?"""
 
 
+drift.add_command(serve)
+drift.add_command(test_alert)
+
+
 @drift.command(
     cls=GroupedCommand,
     groups={
@@ -84,6 +89,7 @@ def drift() -> None:
         "Voice": "--modality --condition --voice --stt",
         "Sampling": "--repeat --temperature --seed --top-p --max-tokens --param",
         "Watch": "--budget --at --baseline-days --instruments --timeout --concurrency",
+        "Alerts": "--webhook --webhook-secret-env --on-alert",
         "Output": "--name --note --json",
     },
     examples=(
@@ -117,6 +123,7 @@ def drift() -> None:
     metavar="LIST",
     help="What is measured, such as pass-rate,length [default: all that apply]",
 )
+@add_alert_options
 @click.option("--name", default=None, metavar="NAME", help="Name of the watch")
 @click.option("--note", default=None, metavar="TEXT", help="Note on the watch")
 @JSON_OPTION
@@ -124,8 +131,8 @@ def drift() -> None:
 def start(context: click.Context, /, model: str, paths: tuple[Path, ...], selection: "Selection", **given: Any) -> int:
     """Start to watch MODEL on the cases in PATHS, or on a tier of the built-in suite.
 
-    Nothing is sent yet. Each day, `pramana drift check` asks the model the same cases once; run it from a scheduler
-    such as cron. After the days of the baseline, it says whether the model has changed.
+    Nothing is sent yet. Each day, `pramana drift serve`, or `pramana drift check` from a scheduler such as cron, asks
+    the model the same cases once. After the days of the baseline, it says whether the model has changed.
     """
     from msgspec.structs import replace
 
@@ -140,6 +147,8 @@ def start(context: click.Context, /, model: str, paths: tuple[Path, ...], select
     watched = {
         name: given[name] for name in ("budget_usd_per_day", "at", "baseline_days", "instruments", "name", "note")
     }
+    alerts = (given["webhook"], given["webhook_secret_variable"], given["alert_command"])
+    watched["delivery"] = make_alert_delivery(*alerts)
     options = {**given, **_UNUSED_RUN_OPTIONS, "models": (model,), "name": None, "note": None}
     request = make_request(paths, options, selection)
     with open_local_store() as store, name_options_in_errors(context):

@@ -1,0 +1,243 @@
+"""The scheduler of watches: looks for watches that are due, measures their days, and delivers their alerts.
+
+A watch is due once a UTC day, from its time of the day on. A day that was begun is continued on the same day only, and
+a day on which no scheduler ran is missing: nothing is made up later. Any number of processes may run a scheduler on one
+store, since `watching.measure_day` claims each day once. It runs in the caller's event loop (`run`), or in a thread and
+loop of its own beside a server (`start`).
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Literal, NamedTuple
+
+from pramana import clock
+from pramana.alerting import AlertSettings, Delivery, deliver_due_alerts
+from pramana.bench import SCHEDULER_STOPPED_REASON
+from pramana.errors import AlreadyRunning, Conflict, PramanaError, StoreFailed, describe_exception
+from pramana.run.accounts import ProviderReach
+from pramana.run.engine import Stop
+from pramana.store.store import Store
+from pramana.store.watches import Watch, find_today
+from pramana.watching import DayMeasurement, measure_day, settle_past_days
+
+log = logging.getLogger("pramana.scheduling")
+
+OWNERS = ("cli", "server")
+MAX_CONCURRENT_WATCHES = 4
+"""Watches that one process measures at the same time; each has its own limits at its providers."""
+POLL_INTERVAL_S = 5.0
+"""Seconds between two looks for due watches and alerts."""
+RETRY_DELAYS_S = (60.0, 300.0, 900.0, 1_800.0, 3_600.0)
+"""Seconds until a day that ended with an error is tried again; the last delay repeats until the day is over."""
+BUSY_DELAY_S = 30.0
+"""Seconds until another look at a day that another process is measuring."""
+STOP_GRACE_S = 3.0
+"""Seconds that requests in flight get to finish when the scheduler is stopped."""
+CLOSE_TIMEOUT_S = 8.0
+
+
+class SchedulerEvent(NamedTuple):
+    """One thing that the scheduler did, for a log or a terminal."""
+
+    kind: Literal["begun", "ended", "interrupted", "failed", "alert"]
+    watch: Watch
+    day: str | None = None
+    measurement: DayMeasurement | None = None
+    delivery: Delivery | None = None
+    error: str | None = None
+    retry_at: float | None = None
+    """When a failed day is tried again, as a Unix time."""
+
+
+class _Postponed(NamedTuple):
+    """A day that is not tried again before a time."""
+
+    day: str
+    until: float
+    failures: int
+
+
+class Scheduler:
+    """Measures the due watches of some owners, and delivers their alerts, until it is stopped."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        owners: Collection[str] = OWNERS,
+        at_once: int = MAX_CONCURRENT_WATCHES,
+        alert_settings: Callable[[], AlertSettings] = AlertSettings,
+        report: Callable[[SchedulerEvent], None] = lambda _: None,
+        poll_interval_s: float = POLL_INTERVAL_S,
+    ) -> None:
+        """Take the store and the owners whose watches are measured; `report` is called in the scheduler's thread."""
+        self._store, self._owners, self._at_once = store, tuple(owners), at_once
+        self._alert_settings, self._report, self._poll_interval_s = alert_settings, report, poll_interval_s
+        self._stops: dict[int, Stop] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._delivering: asyncio.Task[None] | None = None
+        self._postponed: dict[int, _Postponed] = {}
+        self._settled_days: dict[int, str] = {}
+        """The day on which the earlier days of each watch were ended."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake_event = asyncio.Event()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    # ── Beside a server ──
+
+    def start(self) -> None:
+        """Run in a thread of its own."""
+        self._thread = threading.Thread(target=lambda: asyncio.run(self.run()), name="pramana-watches", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop, and wait until the days under way are stored as interrupted, within seconds."""
+        self.stop()
+        if self._thread:
+            self._thread.join(CLOSE_TIMEOUT_S)
+
+    # ── The loop ──
+
+    def stop(self) -> None:
+        """Stop soon; days under way are continued by the next scheduler on the same day. Callable from any thread."""
+        self._closing = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Look for due watches now. May be called from any thread."""
+        if self._loop:
+            with suppress(RuntimeError):  # the event loop has just ended
+                self._loop.call_soon_threadsafe(self._wake_event.set)
+
+    async def run(self, stop: Stop | None = None) -> None:
+        """Measure and deliver until `stop` is called, which is the method or a `Stop` that a signal sets."""
+        self._loop = asyncio.get_running_loop()
+        if stop is not None:
+            stop.add_callback(self.stop)
+        while not self._closing:
+            await self._look()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._poll_interval_s):
+                    await self._wake_event.wait()
+            self._wake_event.clear()
+        for each in self._stops.values():
+            each(SCHEDULER_STOPPED_REASON)
+        await self._wait_for_tasks()
+
+    async def run_once(self) -> None:
+        """Measure the watches that are due now, deliver the alerts that are due afterwards, and return."""
+        self._loop = asyncio.get_running_loop()
+        await self._look()
+        while self._tasks:
+            await self._wait_for_tasks()
+            await self._look()
+        await self._wait_for_tasks()
+        await self._deliver()
+
+    async def _wait_for_tasks(self) -> None:
+        tasks = [*self._tasks.values(), *([self._delivering] if self._delivering else [])]
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _look(self) -> None:
+        """Start what is due."""
+        try:
+            for watch in await asyncio.to_thread(self._find_due_watches):
+                if len(self._tasks) >= self._at_once or self._closing:
+                    break
+                self._stops[watch.number] = Stop()
+                self._tasks[watch.number] = asyncio.create_task(self._measure(watch, self._stops[watch.number]))
+            if self._delivering is None or self._delivering.done():
+                self._delivering = asyncio.create_task(self._deliver())
+        except StoreFailed as error:
+            log.warning("cannot look for due watches: %s", error)
+        except Exception:  # if this loop ended, no watch would be measured any more
+            log.exception("cannot look for due watches")
+
+    def _find_due_watches(self) -> list[Watch]:
+        """Return the watches to measure now, those that began first first."""
+        now, today = clock.now(), find_today()
+        active = [each for each in self._store.watches.list_all(active_only=True) if each.owner in self._owners]
+        for each in active:
+            if self._settled_days.get(each.number) != today:
+                settle_past_days(self._store, each)
+                self._settled_days[each.number] = today
+        statuses = self._store.watches.read_day_statuses(today)
+        due = []
+        for watch in reversed(active):
+            status, postponed = statuses.get(watch.number), self._postponed.get(watch.number)
+            if watch.number in self._tasks or status in ("measured", "missing"):
+                continue
+            if postponed and postponed.day == today and now.timestamp() < postponed.until:
+                continue
+            if status is None and watch.at is not None and f"{now:%H:%M}" < watch.at:
+                continue
+            due.append(watch)
+        return due
+
+    # ── One day ──
+
+    async def _measure(self, watch: Watch, stop: Stop) -> None:
+        this, timers = asyncio.current_task(), []
+        assert this is not None  # noqa: S101 - a coroutine always runs in a task
+        stop.add_callback(lambda: timers.append(asyncio.get_running_loop().call_later(STOP_GRACE_S, this.cancel)))
+        today = find_today()
+        self._report(SchedulerEvent("begun", watch, today))
+        try:
+            found = await measure_day(self._store, watch, stop=stop, reach=self._make_reach(watch))
+        except asyncio.CancelledError:
+            self._report(SchedulerEvent("interrupted", watch, today))
+        except AlreadyRunning:
+            self._postpone(watch, today, BUSY_DELAY_S)
+        except Conflict as error:  # it was stopped, or another process has just ended the day
+            log.info("watch %s: %s", watch.id, error)
+        except Exception as error:  # any error: the next watch must go on
+            if not isinstance(error, PramanaError):
+                log.exception("watch %s ended with an internal error", watch.id)
+            self._report_failure(watch, today, error)
+        else:
+            if found.day.status != "measuring":
+                self._postponed.pop(watch.number, None)
+                self._report(SchedulerEvent("ended", watch, today, found))
+            elif found.error is not None:
+                self._report_failure(watch, today, found.error)
+            elif stop:
+                self._report(SchedulerEvent("interrupted", watch, today))
+            else:
+                self._report_failure(watch, today, Conflict("its run ended early"))
+        finally:
+            for timer in timers:
+                timer.cancel()
+            self._tasks.pop(watch.number, None)
+            self._stops.pop(watch.number, None)
+            self._wake_event.set()
+
+    def _make_reach(self, watch: Watch) -> ProviderReach:
+        if watch.owner == "cli":
+            return ProviderReach()
+        return ProviderReach(is_for_other_users=True, allow_private_addresses=self._alert_settings().allow_private)
+
+    def _postpone(self, watch: Watch, day: str, delay_s: float, failures: int = 0) -> float:
+        until = clock.timestamp() + delay_s
+        self._postponed[watch.number] = _Postponed(day, until, failures)
+        return until
+
+    def _report_failure(self, watch: Watch, day: str, error: Exception) -> None:
+        before = self._postponed.get(watch.number)
+        failures = before.failures + 1 if before and before.day == day else 1
+        until = self._postpone(watch, day, RETRY_DELAYS_S[min(failures, len(RETRY_DELAYS_S)) - 1], failures)
+        said = str(error) if isinstance(error, PramanaError) else f"internal error: {describe_exception(error)}"
+        self._report(SchedulerEvent("failed", watch, day, error=said, retry_at=until))
+
+    async def _deliver(self) -> None:
+        try:
+            for each in await deliver_due_alerts(self._store, self._owners, self._alert_settings()):
+                self._report(SchedulerEvent("alert", each.watch, each.alert.day, delivery=each))
+        except StoreFailed as error:
+            log.warning("cannot deliver alerts: %s", error)
+        except Exception:
+            log.exception("cannot deliver alerts")
