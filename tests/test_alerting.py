@@ -26,12 +26,13 @@ from pramana.alerting import (
 from pramana.errors import AddressRefused, InvalidInput, Locked, ProviderError
 from pramana.load.rows import make_case
 from pramana.providers.webhook import make_signature
-from pramana.request import AlertDelivery, RunRequest, WatchRequest
+from pramana.request import RunRequest
 from pramana.store import open_store
 from pramana.store.engine import timestamp
 from pramana.store.schema import watch_alerts, watches
 from pramana.store.store import Store
 from pramana.store.watches import Watch, WatchAlert
+from pramana.watch_request import AlertDelivery, WatchRequest
 
 from .stores import postgres_store, sqlite_store
 from .virtual_time import VirtualClock, real_time
@@ -270,19 +271,19 @@ def test_a_command_gets_the_alert_on_its_standard_input(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         ("sys.exit('out of paper')", "the command python ended with status 1: out of paper"),
         ("import time; time.sleep(60)", "the command python gave no complete reply within 0.5 s"),
     ],
 )
 @real_time()
-def test_a_command_that_fails_or_hangs_is_tried_again(store: Store, code: str, said: str) -> None:
+def test_a_command_that_fails_or_hangs_is_tried_again(store: Store, code: str, message: str) -> None:
     write_command(settings.data_folder(), code, timeout_s=0.5)
     raise_alert(store, start(store, AlertDelivery(command="pager")))
     (found,) = asyncio.run(deliver(store))
     assert found.error is not None
-    assert found.error.replace(Path(sys.executable).name, "python") == said
+    assert found.error.replace(Path(sys.executable).name, "python") == message
     assert found.next_attempt is not None
 
 

@@ -16,7 +16,7 @@ from pramana.alerting import make_channel
 from pramana.app.watches import start_watch
 from pramana.load.rows import make_case
 from pramana.model import Case
-from pramana.request import AlertDelivery, Limits, RunRequest, WatchRequest
+from pramana.request import Limits, RunRequest
 from pramana.run.accounts import ProviderReach
 from pramana.scheduling import Scheduler, SchedulerEvent
 from pramana.store import open_store
@@ -24,6 +24,7 @@ from pramana.store.engine import timestamp
 from pramana.store.schema import watch_alerts
 from pramana.store.store import Store
 from pramana.store.watches import Watch
+from pramana.watch_request import AlertDelivery, WatchRequest
 
 from .stores import postgres_store, sqlite_store
 from .virtual_time import VirtualClock, real_time

@@ -13,10 +13,11 @@ from pramana.app.watches import read_watch, start_watch
 from pramana.load.rows import make_case
 from pramana.model import Case
 from pramana.providers.accounts import PassedFunctions
-from pramana.request import RunRequest, WatchRequest
+from pramana.request import RunRequest
 from pramana.run.accounts import ProviderReach
 from pramana.store import open_store
 from pramana.store.store import Store
+from pramana.watch_request import WatchRequest
 from pramana.watching import DayMeasurement, measure_day
 
 from .stores import home_store

@@ -28,11 +28,11 @@ from pramana.jsonl import to_canonical_json
 from pramana.model import Request, Turn
 from pramana.providers.text.command import CommandProvider
 from pramana.providers.webhook import Webhook, check_webhook, check_webhook_url, post_alert
-from pramana.request import AlertDelivery
 from pramana.store.alerts import AlertChannel, ChannelSecrets, DueAlert
 from pramana.store.engine import timestamp
 from pramana.store.store import Store
 from pramana.store.watches import EncryptedChannel, Watch, WatchAlert
+from pramana.watch_request import AlertDelivery
 
 RETRY_DELAYS_S = (60.0, 300.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0, 21_600.0, 43_200.0)
 """Seconds between the attempts to deliver an alert: ten attempts in 26 hours."""

@@ -315,8 +315,8 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raise `InvalidInput` with every invalid value, field by field."""
         problems = [
-            *_find_value_problems(self),
-            *_find_value_problems(self.limits, "limits."),
+            *find_value_problems(self),
+            *find_value_problems(self.limits, "limits."),
             *_find_parameter_problems(self.parameters),
         ]
         if problems:
@@ -366,75 +366,9 @@ class RunEdit(Struct, frozen=True, kw_only=True):
     note: Annotated[RunNote | None, Meta(description="Note on the run; empty for none")] = None
 
 
-MIN_BASELINE_DAYS, BASELINE_DAYS, MAX_BASELINE_DAYS = 14, 28, 365
-
-
-class AlertDelivery(Struct, frozen=True, kw_only=True):
-    """Where the alerts of a watch are sent: to a webhook or, on the user's own machine, to a command."""
-
-    url: str | None = None
-    """The URL of a webhook. It is stored encrypted."""
-    secret: str | None = None
-    """Signs what is sent to a webhook. It is stored encrypted."""
-    url_variable: str | None = None
-    """The environment variable with the URL of a webhook, read for every alert."""
-    secret_variable: str | None = None
-    """The environment variable with the secret of a webhook, read for every alert."""
-    command: str | None = None
-    """The name of a command in the local configuration; it gets the alert as JSON on its standard input."""
-
-    def check(self) -> None:
-        """Raise `InvalidInput` unless alerts are sent to exactly one place."""
-        places = (self.url, self.url_variable, self.command)
-        if sum(each is not None for each in places) != 1:
-            raise InvalidInput("alerts are sent either to one webhook or to one command")
-        if self.command is not None and (self.secret is not None or self.secret_variable is not None):
-            raise InvalidInput("a secret signs what is sent to a webhook; a command needs none")
-        if self.secret is not None and self.secret_variable is not None:
-            raise InvalidInput("the secret of a webhook is given as text or by a variable, not both")
-
-
-class WatchRequest(Struct, frozen=True, kw_only=True):
-    """All options of a watch: what its model is asked every day, and how its days are compared."""
-
-    run: RunRequest
-    """The run of each day, with exactly one model."""
-    budget_usd_per_day: Annotated[
-        Annotated[float, Meta(gt=0, le=10**9)] | None,
-        Meta(title="Budget per day (USD)", description="Cost limit per day in US dollars; null: no limit"),
-    ] = None
-    at: Annotated[
-        Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")] | None,
-        Meta(title="Time of day (UTC)", description="When the scheduler measures a day, in UTC, such as 03:00"),
-    ] = None
-    baseline_days: Annotated[
-        int,
-        Meta(ge=MIN_BASELINE_DAYS, le=MAX_BASELINE_DAYS, title="Days of the baseline"),
-    ] = BASELINE_DAYS
-    instruments: Annotated[
-        Annotated[tuple[Name, ...], Meta(max_length=50)] | None,
-        Meta(description="What is measured; null: everything that applies to the model and its parameters"),
-    ] = None
-    delivery: AlertDelivery | None = None
-    """Where its alerts are sent; None: nowhere."""
-    name: Annotated[RunName | None, Meta(title="Name", description="Name of the watch, shown in lists")] = None
-    note: Annotated[RunNote | None, Meta(title="Note", description="Note on the watch")] = None
-
-    def check(self) -> None:
-        """Raise `InvalidInput` with every invalid value, field by field."""
-        problems = [*_find_value_problems(self)]
-        if len(self.run.models) != 1:
-            problems.append(Problem(f"a watch has one model, found {len(self.run.models)}", "models"))
-        if self.run.cache:
-            problems.append(Problem("a watch asks the model every day, so replies cannot come from the cache", "cache"))
-        if problems:
-            raise InvalidInput.from_problems(problems)
-        self.run.check()
-
-
 def check_struct_values(struct: Struct) -> None:
     """Raise `InvalidInput` with every value of a struct that does not fit its field."""
-    if problems := list(_find_value_problems(struct)):
+    if problems := list(find_value_problems(struct)):
         raise InvalidInput.from_problems(problems)
 
 
@@ -480,7 +414,8 @@ LOCAL_ONLY_FIELDS = _find_fields_with_mark("local_only")
 """The fields that only this machine's own user may set."""
 
 
-def _find_value_problems(struct: Struct, path_prefix: str = "") -> Iterator[Problem]:
+def find_value_problems(struct: Struct, path_prefix: str = "") -> Iterator[Problem]:
+    """Yield a problem for each value of a struct that does not fit its field."""
     for each in _get_fields_cached(type(struct)):
         value = getattr(struct, each.name)
         if each.name in ("paths", "cases"):  # files are checked by their readers

@@ -88,7 +88,7 @@ def test_without_a_secret_nothing_is_signed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "said"),
+    ("status", "error", "message"),
     [
         (302, Rejected, "redirects to another address"),
         (307, Rejected, "redirects to another address"),
@@ -101,7 +101,7 @@ def test_without_a_secret_nothing_is_signed() -> None:
     ],
 )
 def test_other_statuses_are_failures_that_do_not_show_the_url(
-    status: int, error: type[ProviderError], said: str
+    status: int, error: type[ProviderError], message: str
 ) -> None:
     requests: list[str] = []
 
@@ -109,7 +109,7 @@ def test_other_statuses_are_failures_that_do_not_show_the_url(
         requests.append(request.path)
         return web.Response(status=status, text=SECRET_PATH, headers={"Location": "/elsewhere", "Retry-After": "7"})
 
-    with pytest.raises(error, match=said) as caught:
+    with pytest.raises(error, match=message) as caught:
         deliver(receive, "key")
     assert "s3cret" not in str(caught.value)
     assert requests == [SECRET_PATH], "a redirect is not followed, and nothing is sent twice"

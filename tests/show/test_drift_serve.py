@@ -100,7 +100,7 @@ def test_a_webhook_may_be_named_by_a_variable(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--webhook", "no url"), "the URL of the webhook is not valid"),
         (
@@ -113,9 +113,9 @@ def test_a_webhook_may_be_named_by_a_variable(monkeypatch: pytest.MonkeyPatch) -
         (("--on-alert", "pager"), 'there is no command "pager"'),
     ],
 )
-def test_wrong_options_start_no_watch(options: tuple[str, ...], said: str) -> None:
+def test_wrong_options_start_no_watch(options: tuple[str, ...], message: str) -> None:
     found = drift(*START, *options)
-    assert said in str(found.exception)
+    assert message in str(found.exception)
     assert json.loads(drift("list", "--json").stdout) == []
 
 

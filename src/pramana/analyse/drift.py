@@ -25,7 +25,7 @@ from statistics import fmean, variance
 
 from msgspec import Struct
 
-from pramana.request import BASELINE_DAYS as BASELINE_DAYS  # noqa: PLC0414 - the rule was measured with this default
+from pramana.watch_request import BASELINE_DAYS as BASELINE_DAYS  # noqa: PLC0414 - the rule was measured with this default
 
 LEHMANN_EXPONENTS = (2.0, 5.0, 20.0, 100.0)
 """Exponents of Lehmann's alternative over which each ratio is averaged: from a small shift of a day to a large one."""

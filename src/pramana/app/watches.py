@@ -29,10 +29,11 @@ from pramana.model import Plan
 from pramana.plan_scoring import refuse_unknown_prices
 from pramana.providers.names import is_voice_agent
 from pramana.providers.prices import Prices
-from pramana.request import Limits, WatchRequest
+from pramana.request import Limits
 from pramana.run.accounts import ProviderReach
 from pramana.store.store import Store
 from pramana.store.watches import DayStatus, Watch, WatchAlert, WatchDay, WatchPeriod
+from pramana.watch_request import WatchRequest
 from pramana.watching import measure_day, read_feature_days
 
 LOCAL_KINDS = frozenset({"fake", "local", "local-voice", "python", "command"})

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, RowMapping, Select, func, insert, or_, select
 
 from pramana import clock
 from pramana.errors import AlreadyRunning, Conflict, Hint, NotFound, quote_text, suggest_similar
-from pramana.request import RunRequest, WatchRequest, request_from_plain, request_to_plain
+from pramana.request import RunRequest, request_from_plain, request_to_plain
 from pramana.store.engine import StorePart, record_change, timestamp
 from pramana.store.records import (
     decode_json_column,
@@ -28,6 +28,7 @@ from pramana.store.records import (
 )
 from pramana.store.runs import MAX_REFERENCE_LENGTH, RunHook
 from pramana.store.schema import runs, watch_alerts, watch_days, watch_periods, watch_runs, watches
+from pramana.watch_request import WatchRequest
 
 DayStatus = Literal["measuring", "measured", "missing"]
 RunPurpose = Literal["batch", "answers", "confirm"]

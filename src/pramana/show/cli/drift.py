@@ -139,8 +139,8 @@ def start(context: click.Context, /, model: str, paths: tuple[Path, ...], select
     from pramana.app.watches import start_watch
     from pramana.planning import make_plan, pull_missing_weights
     from pramana.report.watches import render_started
-    from pramana.request import WatchRequest
     from pramana.show.cli.models import pull_weights
+    from pramana.watch_request import WatchRequest
 
     if paths and (named := [f"--{each}" for each in ("tier", "suite") if _is_given(context, each)]):
         raise click.UsageError(f"{named[0]} cannot be combined with PATHS: name files or a tier of a suite, not both")

@@ -12,9 +12,9 @@ from pramana.report import terminal
 from pramana.show.cli.options import JSON_OPTION, GroupedCommand, open_local_store
 
 if TYPE_CHECKING:
-    from pramana.request import AlertDelivery
     from pramana.scheduling import SchedulerEvent
     from pramana.store.store import Store
+    from pramana.watch_request import AlertDelivery
 
 VARIABLE_PREFIX = "env:"
 _Command = Callable[..., Any]
@@ -49,7 +49,7 @@ def make_alert_delivery(
     webhook: str | None, secret_variable: str | None, command: str | None
 ) -> "AlertDelivery | None":
     """Return where alerts are sent, from the options; None if there are none."""
-    from pramana.request import AlertDelivery
+    from pramana.watch_request import AlertDelivery
 
     if webhook is None and command is None:
         if secret_variable is not None:
