@@ -33,9 +33,11 @@ if TYPE_CHECKING:
         stream,
     )
     from pramana.library.comparison import Comparison
+    from pramana.library.endpoint_test import same
     from pramana.library.estimates import Estimate
     from pramana.library.listing import RunList, RunRecord
     from pramana.library.pytest_integration import parametrize
+    from pramana.library.sameness import Sameness
     from pramana.library.session import Stream
     from pramana.load import ValidationReport, cases_of, validate
     from pramana.load.rows import Case
@@ -84,6 +86,7 @@ _MODULES = {
     "RunList": "pramana.library.listing",
     "RunRecord": "pramana.library.listing",
     "RunRequest": "pramana.request",
+    "Sameness": "pramana.library.sameness",
     "Score": "pramana.score.scorers",
     "Scorer": "pramana.score.scorers",
     "ScoringContext": "pramana.score.scorers",
@@ -111,6 +114,7 @@ _MODULES = {
     "resume": "pramana.library",
     "resume_async": "pramana.library",
     "runs": "pramana.library",
+    "same": "pramana.library.endpoint_test",
     "scorer": "pramana.score.scorers",
     "stream": "pramana.library",
     "validate": "pramana.load",
@@ -143,6 +147,7 @@ __all__ = [
     "RunList",
     "RunRecord",
     "RunRequest",
+    "Sameness",
     "Score",
     "Scorer",
     "ScoringContext",
@@ -170,6 +175,7 @@ __all__ = [
     "resume",
     "resume_async",
     "runs",
+    "same",
     "scorer",
     "stream",
     "validate",

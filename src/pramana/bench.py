@@ -54,6 +54,7 @@ from pramana.run.call import Patience, Stage
 from pramana.run.calling import VoiceClient
 from pramana.run.engine import INTERRUPTED, ResultWindow, Stop, WorkerPool, WorkFeed, identity, stream_results
 from pramana.run.speech import CannotBeSpoken, SpeechMaker
+from pramana.sameness import ENOUGH_REASON, stream_pairs
 from pramana.score.scorers import Scorers
 from pramana.score.scoring import Scoring
 from pramana.store.engine import split_into_chunks
@@ -69,6 +70,7 @@ _STATUS_BY_REASON: Mapping[str | None, RunStatus] = {
     STREAM_CLOSED_REASON: "interrupted",
     CANCELLED_REASON: "cancelled",
     HANDED_OVER_REASON: "queued",
+    ENOUGH_REASON: "finished",
 }
 VERDICT_OUTCOMES = (Outcome.PASSED, Outcome.FAILED)
 PROGRESS_INTERVAL_S = 1.0
@@ -139,7 +141,10 @@ async def execute(
             accounts = await stack.enter_async_context(opened)
             scorers = open_scorers(run.plan, accounts, prices, limits, reach)
             stack.callback(scorers.close)
-            pools = _make_pools(store, run, accounts, stop, reach, scorers)
+            if run.plan.pairing:
+                stream = stream_pairs(store, run, accounts, stop)
+            else:
+                stream = stream_results(_make_pools(store, run, accounts, stop, reach, scorers), stop, window)
         except PramanaError as error:
             # No request was sent: delete a run that cannot start, unless a client of the server waits for it.
             if run.owner == "cli" and store.runs.read(run.id).attempts == 1:
@@ -159,7 +164,7 @@ async def execute(
                 accounts.stages.on_change = partial(_show_progress, progress, watch)
             await stack.enter_async_context(_run_timers(limits, progress, watch, stop))
             async with store.results.make_writer(run.id, _make_stored_callback(progress, watch), lease.owner) as writer:
-                async for results in stream_results(pools, stop, window):
+                async for results in stream:
                     await writer.put(results)
         except AlreadyRunning as lost:  # detected on storing results, before the heartbeat reported it
             lease.is_lost = True

@@ -412,6 +412,19 @@ class PlannedScorer(Struct, frozen=True):
     version: str
 
 
+class Pairing(Struct, frozen=True):
+    """The design of a test whether two endpoints are the same: its calls come in pairs, one call for each model."""
+
+    seed: int
+    """Draws the prompt of each pair, the order within the pair, and the seed that both calls send."""
+    max_calls: int
+    """Calls of both models together, those of the search for border prompts included."""
+    search_calls: int
+    """The most calls of that search. Its replies are stored as the repeats below this number and are not tested."""
+    border_parameters: Mapping[str, Any] = field(default_factory=dict)
+    """The parameters of border prompts; other prompts are sent with the parameters of the plan."""
+
+
 class Plan(Struct, frozen=True):
     """Everything that defines a run: enough to resume it, and to decide whether two runs are comparable."""
 
@@ -438,6 +451,8 @@ class Plan(Struct, frozen=True):
     """The voice of lines without a recording: `espeak`, or `piper` once its weights are pulled."""
     scorers: tuple[PlannedScorer, ...] = ()
     """Functions that score each reply, beside its assertion."""
+    pairing: Pairing | None = None
+    """How calls are paired in a test of two endpoints; None for an ordinary run."""
 
 
 class JudgeCalibration(Struct, frozen=True):

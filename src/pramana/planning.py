@@ -69,7 +69,7 @@ def create_run(
     stores what belongs to it, in the same transaction.
     """
     reach = reach or ProviderReach()
-    chosen, plan = _make_plan(store, request, reach)
+    chosen, plan = make_plan(store, request, reach)
     if not reach.is_for_other_users and _uses_embedded_model(plan):
         from pramana.embedded.language import require_runtime
 
@@ -104,7 +104,7 @@ def make_plan(store: Store, request: RunRequest, reach: ProviderReach | None = N
 
 def estimate(store: Store, request: RunRequest, reach: ProviderReach | None = None) -> Estimate:
     """Return the estimate for a run; nothing is stored or sent to a model."""
-    chosen, plan = _make_plan(store, request, reach or ProviderReach())
+    chosen, plan = make_plan(store, request, reach or ProviderReach())
     prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
     called = {each.typed: is_voice_agent(each) for each in (*plan.targets, *([plan.judge] if plan.judge else ()))}
 
@@ -125,7 +125,10 @@ def forecast_run_judging(store: Store, run: Run) -> JudgingForecast:
     return forecast_judging(run.plan, store.cases.iterate(run.id), lambda target: called[target.typed])
 
 
-def _make_plan(store: Store, request: RunRequest, reach: ProviderReach) -> "tuple[CaseSelection, Plan]":
+def make_plan(
+    store: Store, request: RunRequest, reach: ProviderReach, *, may_repeat_models: bool = False
+) -> "tuple[CaseSelection, Plan]":
+    """Return the cases and the plan of a checked request; nothing is stored."""
     request.check()
     if reach.is_for_other_users:
         _refuse_local_only_fields(request)
@@ -134,7 +137,8 @@ def _make_plan(store: Store, request: RunRequest, reach: ProviderReach) -> "tupl
     chosen = _choose_cases(store, request)
     reach = with_registered_providers(store, reach)
     targets = tuple(_attach_description(resolve_model(model, reach)) for model in request.models)
-    _refuse_duplicates(targets)
+    if not may_repeat_models:
+        _refuse_duplicates(targets)
     if request.voice == "piper":
         weights.verify_folder("piper")  # otherwise every case would fail on its own for lack of the weights
     return chosen, Plan(

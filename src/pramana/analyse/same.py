@@ -33,6 +33,8 @@ class ReplyPair(Struct, frozen=True):
     replies: tuple[str, str]
     measurements: Mapping[str, tuple[float, float]] = {}
     """Further measurements of both calls by instrument: length, latency, a logprob, passed or not."""
+    instrument: str = REPLY_INSTRUMENT
+    """The instrument that bets on the text of the replies."""
 
 
 class PairedTest:
@@ -50,16 +52,18 @@ class PairedTest:
     1.0
     """
 
-    def __init__(self, numbers: Sequence[str] = ()) -> None:
+    def __init__(self, numbers: Sequence[str] = (), texts: Sequence[str] = (REPLY_INSTRUMENT,)) -> None:
+        """Announce the instruments: those that bet on numbers, and those that bet on the text of replies."""
         self.pairs = 0
-        self._replies = _ReplyTextBet()
+        self._texts = {name: _ReplyTextBet() for name in texts}
         self._signs = {name: _LargerNumberBet() for name in numbers}
         self._most = 1.0
 
     def add(self, pair: ReplyPair) -> None:
-        """Bet on a pair, then learn from it. Numbers of instruments that were not announced are left out."""
+        """Bet on a pair, then learn from it. Instruments that were not announced are left out."""
         self.pairs += 1
-        self._replies.add(pair.prompt, *pair.replies)
+        if text_bet := self._texts.get(pair.instrument):
+            text_bet.add(pair.prompt, *pair.replies)
         for name, bet in self._signs.items():
             if values := pair.measurements.get(name):
                 bet.add(pair.prompt, *values)
@@ -68,7 +72,8 @@ class PairedTest:
     @property
     def e_values(self) -> dict[str, float]:
         """The stake of each instrument, which began at 1."""
-        return {REPLY_INSTRUMENT: self._replies.stake, **{name: bet.stake for name, bet in self._signs.items()}}
+        bets: Mapping[str, _ReplyTextBet | _LargerNumberBet] = {**self._texts, **self._signs}
+        return {name: bet.stake for name, bet in bets.items()}
 
     @property
     def e_value(self) -> float:

@@ -65,7 +65,7 @@ _Given = ParamSpec("_Given")
 _Returned = TypeVar("_Returned")
 
 
-def _hide_internal_frames(function: Callable[_Given, _Returned]) -> Callable[_Given, _Returned]:
+def hide_internal_frames(function: Callable[_Given, _Returned]) -> Callable[_Given, _Returned]:
     """Word the errors of a function for Python, and cut our frames from them."""
 
     @wraps(function)
@@ -90,7 +90,7 @@ def _hide_internal_frames(function: Callable[_Given, _Returned]) -> Callable[_Gi
 # ── Evaluate ──
 
 
-@_hide_internal_frames
+@hide_internal_frames
 def evaluate(
     cases: Cases = None,
     *,
@@ -130,7 +130,7 @@ def evaluate(
     return run_blocking(_make_session(cases, model, models, judge, repeat, options, get_functions_loop), progress)
 
 
-@_hide_internal_frames
+@hide_internal_frames
 async def evaluate_async(
     cases: Cases = None,
     *,
@@ -148,7 +148,7 @@ async def evaluate_async(
     return await _make_session(cases, model, models, judge, repeat, options).run(progress)
 
 
-@_hide_internal_frames
+@hide_internal_frames
 def stream(
     cases: Cases = None,
     *,
@@ -168,7 +168,7 @@ def stream(
     return Stream(_make_session(cases, model, models, judge, repeat, options))
 
 
-@_hide_internal_frames
+@hide_internal_frames
 def resume(
     run: StoredRun = "latest",
     *,
@@ -189,7 +189,7 @@ def resume(
     return run_blocking(_resume_session(run, model, models, judge, options, get_functions_loop), progress)
 
 
-@_hide_internal_frames
+@hide_internal_frames
 async def resume_async(
     run: StoredRun = "latest",
     *,
@@ -206,7 +206,7 @@ async def resume_async(
 # ── Without sending anything ──
 
 
-@_hide_internal_frames
+@hide_internal_frames
 def estimate(
     cases: Cases = None,
     *,
@@ -234,17 +234,17 @@ def estimate(
         return Estimate(**asdict(estimate_view(store, stated.request, reach)))
 
 
-@_hide_internal_frames
+@hide_internal_frames
 def load_report(run: StoredRun = "latest") -> Report:
     """Return the report of a stored run, named by its id, the beginning of its id, `latest`, or an item of `runs()`.
 
     `RUN@0` names the run with its first scoring; `report.scorings` lists all scorings of a run.
     """
     with closing(open_store(find_store_url(run))) as store:
-        return make_report(store, store.runs.find_scored(_format_run_reference(run)))
+        return make_report(store, store.runs.find_scored(format_run_reference(run)))
 
 
-def _format_run_reference(run: StoredRun) -> str:
+def format_run_reference(run: StoredRun) -> str:
     """Return the id of a stored run, with the scoring by which a report was read: `RUN@0`."""
     if isinstance(run, Report):
         return run.run.reference
@@ -255,7 +255,7 @@ def _format_run_reference(run: StoredRun) -> str:
     return run
 
 
-@_hide_internal_frames
+@hide_internal_frames
 def runs(limit: int = 20, *, model: str | None = None, suite: str | None = None, name: str | None = None) -> RunList:
     """Return the stored runs, newest first, optionally only those of one model, of one suite or with one name.
 
@@ -289,7 +289,7 @@ def _read_request(
     """Build a request from the arguments."""
     __tracebackhide__ = True
     functions: dict[str, Callable[..., Any]] = {}
-    named = _read_models(model, models, functions) or ("local",)
+    named = read_models(model, models, functions) or ("local",)
     given = make_case_fields(cases)
     if not given and not ({"suite", "tier", "scenarios"} & options.keys()):
         given = {"suite": planning.DEFAULT_SUITE, "tier": planning.DEFAULT_TIER}
@@ -336,7 +336,7 @@ def _resume_session(
         raise InvalidInput(f"{', '.join(planned)} cannot be changed: a resumed run keeps its plan; start a new run")
     functions, named = _read_models_to_resume(model, models)
     judged_by = None if judge is None else _read_model(judge, functions, argument="judge")
-    run_id = run.run_id if isinstance(run, Report) else _format_run_reference(run)
+    run_id = run.run_id if isinstance(run, Report) else format_run_reference(run)
     changed = {name: value for name, value in limits.items() if name in Limits.__struct_fields__}
     check_struct_values(Limits(**changed))
 
@@ -377,7 +377,7 @@ def _read_models_to_resume(model: Model | None, models: Models) -> _ModelsToResu
         models = {name: each for name, each in models.items() if name not in named}
         if model is not None and named:
             raise InvalidInput("pass model or models, not both")
-    typed = _read_models(model, models, functions)
+    typed = read_models(model, models, functions)
     given = functions | {name.removeprefix(PYTHON_PREFIX): each for name, each in named.items()}
     return _ModelsToResume(given, tuple(each for each in typed if each.removeprefix(PYTHON_PREFIX) not in functions))
 
@@ -456,7 +456,7 @@ def _selection_from_dict(argument: str, filters: Mapping[str, Any]) -> Selection
     return Selection(**given)
 
 
-def _read_models(model: Any, models: Any, functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
+def read_models(model: Any, models: Any, functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
     """Return the stored names of models; add functions to `functions` by name."""
     if isinstance(model, list | tuple | dict):
         raise InvalidInput(f"model is one model; for several write models={type(model).__name__}(…)")
@@ -554,7 +554,7 @@ def make_case_fields(given: Cases) -> dict[str, Any]:
 # ── Compare ──
 
 
-@_hide_internal_frames
+@hide_internal_frames
 def compare(
     base: StoredRun | Path,
     new: StoredRun | Path | None = None,
@@ -595,4 +595,4 @@ def _open_reference(given: StoredRun | Path, stack: ExitStack) -> SideReference:
     if isinstance(given, str | Path) and str(given).endswith(".json"):
         return reference_to_file(Path(given))
     store = stack.enter_context(closing(open_store(find_store_url(given))))
-    return reference_to_run(store, _format_run_reference(str(given) if isinstance(given, Path) else given))
+    return reference_to_run(store, format_run_reference(str(given) if isinstance(given, Path) else given))

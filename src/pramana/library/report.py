@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from pramana.app.rescoring import ScoringView
     from pramana.app.views import ResultDetailView
+    from pramana.library.sameness import Sameness
     from pramana.report.exporters import Exporter
     from pramana.store.store import Store
 
@@ -265,6 +266,23 @@ class Report:
                 f"{quote_text(str(path), MAX_SHOWN_CHARACTERS)} cannot be written: {why}{hint}"
             ) from None
         return path
+
+    # ── Two models of the run ──
+
+    def same(self, model_a: str | None = None, model_b: str | None = None) -> "Sameness":
+        """Test whether two models of the run are the same, by the replies that it stored; nothing is sent.
+
+        Without arguments, `same` tests the two models of the run. Replies to the same case and repeat are a pair. Only
+        a run that `pramana.same` started draws by lot which model is called first; for any other run, `caveats` says
+        what the test assumes.
+        """
+        from pramana.library.sameness import read_sameness
+
+        if (model_a is None) != (model_b is None):
+            raise InvalidInput("name both models, as in report.same(model_a, model_b), or none of them")
+        models = None if model_a is None or model_b is None else (model_a, model_b)
+        with closing(open_store(self._store_url)) as store:
+            return read_sameness(store, self.run, models)
 
     # ── Assertions ──
 

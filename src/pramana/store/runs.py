@@ -254,6 +254,8 @@ class Runs(StorePart):
                 count += 1
             models = {target.typed for target in plan.targets}
             expected = count * len(models) * len(plan.variants) * plan.repeats
+            if plan.pairing:  # which prompts are sent again is drawn while it runs
+                expected = plan.pairing.max_calls
             row |= {"plan_digest": HASH_PREFIX + digest.hexdigest(), "expected": expected}
             connection.execute(update(runs).where(runs.c.run_no == run_no), row)
             if hook is not None:

@@ -25,6 +25,7 @@ COMMANDS = {
         "Compare two runs or models: which is better, and is it proven?",
     ),
     "drift": ("pramana.show.cli.drift:drift", "Watch a model over days: has it changed?"),
+    "same": ("pramana.show.cli.same:same", "Are two endpoints the same model? An answer from calls in pairs."),
     "export": ("pramana.show.cli.export:export", "Export results: JSON, CSV, Parquet, JUnit, Markdown, HTML."),
     "rescore": ("pramana.show.cli.rescore:rescore", "Score stored replies again with another judge or scorer."),
     "judge": ("pramana.show.cli.judge:judge", "Label replies, and see how far the judge agrees with people."),

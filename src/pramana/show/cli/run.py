@@ -336,7 +336,7 @@ def make_request(paths: tuple[Path, ...], option_values: dict[str, Any], selecti
             "paths": paths,
             "selection": selection,
             "models": option_values["models"] or ("local",),
-            "system_prompt": _read_system_prompt(option_values["system_file"]),
+            "system_prompt": read_system_prompt(option_values["system_file"]),
             "parameters": dict(map(_parse_parameter, option_values["params"])),
             "limits": Limits(**{name: option_values[name] for name in Limits.__struct_fields__}),
         }
@@ -376,7 +376,8 @@ def name_options_in_errors(context: click.Context) -> Iterator[None]:
         raise error.with_paths(option_name) from None
 
 
-def _read_system_prompt(path: Path | None) -> str | None:
+def read_system_prompt(path: Path | None) -> str | None:
+    """Return the text of a file with a system prompt."""
     if path is None:
         return None
     data = path.read_bytes()

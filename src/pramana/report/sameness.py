@@ -1,0 +1,129 @@
+"""The answer whether two endpoints are the same, as text for a terminal; and the progress of a test."""
+
+from collections.abc import Iterator
+
+from pramana.analyse.numbers import format_duration, format_percent, pluralise
+from pramana.app.sameness import InstrumentView, ReplyCountView, SameView
+from pramana.errors import escape_control_characters
+from pramana.model import Outcome
+from pramana.report.progress import LiveProgress
+from pramana.report.terminal import fit_to_width, pad_to_width, wrap_text
+
+MAX_ODDS = 1_000_000_000
+_MAX_PROMPT_COLUMNS, _MAX_REPLY_COLUMNS = 70, 60
+
+
+def render_test(view: SameView) -> str:
+    """Return the answer and the evidence for it."""
+    return "\n".join(_render_lines(view))
+
+
+def format_odds(odds: float) -> str:
+    """Format odds against chance.
+
+    >>> format_odds(0.2), format_odds(31.4), format_odds(1e30)
+    ('0.2 to 1', '31 to 1', 'over 1,000,000,000 to 1')
+    """
+    if odds > MAX_ODDS:
+        return f"over {MAX_ODDS:,} to 1"
+    return f"{odds:,.0f} to 1" if odds >= 10 else f"{odds:.2g} to 1"
+
+
+def make_power_sentence(view: SameView) -> str:
+    """Return what would have been seen with as many pairs; an empty text if there is nothing to say."""
+    if not view.would_have_seen:
+        return ""
+    parts = []
+    for each in view.would_have_seen:
+        change = "another model" if each.change == "swap" else f"{format_percent(each.size)} of border answers changed"
+        parts.append(f"{change} in {format_percent(each.seen)}")
+    tries = view.would_have_seen[0].tries
+    return f"Simulated with these replies, {tries} tries each, it would have seen: {', '.join(parts)} of the tries."
+
+
+def _render_lines(view: SameView) -> Iterator[str]:
+    yield wrap_text(" and ".join(map(escape_control_characters, view.models)))
+    yield ""
+    yield wrap_text(view.sentence)
+    for each in (make_power_sentence(view), *view.findings, *view.caveats):
+        if each:
+            yield wrap_text(escape_control_characters(each))
+    if view.instruments:
+        yield ""
+        yield from _render_instruments(view)
+    if view.examples:
+        yield ""
+        yield "Largest differences (A is the first endpoint, B the second):"
+        for example in view.examples:
+            yield f"  {fit_to_width(_one_line(example.prompt), _MAX_PROMPT_COLUMNS)}"
+            yield f"    A  {_render_replies(example.first)}"
+            yield f"    B  {_render_replies(example.second)}"
+    yield ""
+    yield wrap_text(_make_cost_sentence(view))
+
+
+def _render_instruments(view: SameView) -> Iterator[str]:
+    heads = ("Evidence", "Pairs", "Differ", "A", "B", "Odds against chance")
+    rows = [_make_row(each) for each in (*view.instruments, *([view.latency] if view.latency.pairs else []))]
+    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
+    for row in (heads, *rows):
+        cells = [
+            pad_to_width(row[0], widths[0]),
+            *(text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True)),
+        ]
+        yield "  ".join(cells).rstrip()
+    yield wrap_text(
+        f"Together: {format_odds(view.odds)} at most so far; 1,000 to 1 is proof. Latency is tested on its own."
+    )
+
+
+def _make_row(view: InstrumentView) -> tuple[str, ...]:
+    values = [_format_value(view.name, each) for each in (view.first, view.second)]
+    return (view.label, f"{view.pairs:,}", f"{view.differing:,}", *values, format_odds(view.odds))
+
+
+def _format_value(name: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    if name == "passed":
+        return format_percent(value)
+    if name == "latency":
+        return format_duration(value)
+    return f"{value:,.0f}" if name == "length" else f"{value:.2f}"
+
+
+def _render_replies(replies: tuple[ReplyCountView, ...]) -> str:
+    width = max(8, _MAX_REPLY_COLUMNS // max(1, len(replies)) - 6)
+    return ", ".join(f"{each.count}× {fit_to_width(_one_line(each.text), width) or '(empty)'}" for each in replies)
+
+
+def _one_line(text: str) -> str:
+    return escape_control_characters(" ".join(text.split()))
+
+
+def _make_cost_sentence(view: SameView) -> str:
+    cost = f"${view.cost_usd:.4f}" if view.cost_usd else "no cost"
+    if view.is_cost_unknown:
+        cost = f"{cost} and an unknown part" if view.cost_usd else "unknown cost"
+    failed = sum(view.failed)
+    errors = f"; {pluralise(failed, 'call')} failed, {pluralise(view.dropped, 'pair')} left out" if failed else ""
+    return (
+        f"Run {view.run}: {pluralise(view.calls, 'call')}, {view.input_tokens:,} input and {view.output_tokens:,} "
+        f"output tokens, {cost}{errors}."
+    )
+
+
+class PairProgress(LiveProgress):
+    """Shows the progress of a test of two endpoints: calls, failures, cost and time, without verdicts."""
+
+    def _format_progress_note(
+        self, cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0, call_stages: str = ""
+    ) -> str:
+        every_count = self.counts
+        self.counts = {Outcome.ERRORED: every_count[Outcome.ERRORED]} if Outcome.ERRORED in every_count else {}
+        try:
+            return super()._format_progress_note(
+                cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, call_stages=call_stages
+            )
+        finally:
+            self.counts = every_count
