@@ -69,7 +69,7 @@ def create_run(
     stores what belongs to it, in the same transaction.
     """
     reach = reach or ProviderReach()
-    chosen, plan = make_plan(store, request, reach)
+    chosen, plan = plan_with_cases(store, request, reach)
     if not reach.is_for_other_users and _uses_embedded_model(plan):
         from pramana.embedded.language import require_runtime
 
@@ -99,12 +99,12 @@ def create_run(
 
 def make_plan(store: Store, request: RunRequest, reach: ProviderReach | None = None) -> Plan:
     """Return the plan of a request; nothing is stored or sent to a model."""
-    return _make_plan(store, request, reach or ProviderReach())[1]
+    return plan_with_cases(store, request, reach or ProviderReach())[1]
 
 
 def estimate(store: Store, request: RunRequest, reach: ProviderReach | None = None) -> Estimate:
     """Return the estimate for a run; nothing is stored or sent to a model."""
-    chosen, plan = make_plan(store, request, reach or ProviderReach())
+    chosen, plan = plan_with_cases(store, request, reach or ProviderReach())
     prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
     called = {each.typed: is_voice_agent(each) for each in (*plan.targets, *([plan.judge] if plan.judge else ()))}
 
@@ -125,7 +125,7 @@ def forecast_run_judging(store: Store, run: Run) -> JudgingForecast:
     return forecast_judging(run.plan, store.cases.iterate(run.id), lambda target: called[target.typed])
 
 
-def make_plan(
+def plan_with_cases(
     store: Store, request: RunRequest, reach: ProviderReach, *, may_repeat_models: bool = False
 ) -> "tuple[CaseSelection, Plan]":
     """Return the cases and the plan of a checked request; nothing is stored."""

@@ -41,7 +41,7 @@ from pramana.model import (
     Target,
     Turn,
 )
-from pramana.planning import DEFAULT_SUITE, DEFAULT_TIER, make_plan
+from pramana.planning import DEFAULT_SUITE, DEFAULT_TIER, plan_with_cases
 from pramana.providers.logprobs import logprob_parameters, read_first_token_logprobs
 from pramana.request import Limits, Name, RunName, RunNote, RunRequest, Selection, check_struct_values
 from pramana.run.accounts import OpenAccounts, ProviderReach
@@ -124,7 +124,7 @@ def create_same_run(
     """Check a request and store its run; `bench.execute` executes it."""
     check_struct_values(request)
     reach, stated = reach or ProviderReach(), request.to_run_request()
-    chosen, plan = make_plan(store, stated, reach, may_repeat_models=True)
+    chosen, plan = plan_with_cases(store, stated, reach, may_repeat_models=True)
     if plan.variants != ("text",):
         raise InvalidInput("only models that answer text can be tested pair by pair; name two text models")
     seed = secrets.randbits(31) if request.seed is None else request.seed
