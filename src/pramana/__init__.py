@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pramana.library.endpoint_test import same
     from pramana.library.estimates import Estimate
     from pramana.library.listing import RunList, RunRecord
+    from pramana.library.plans import DetectionPlan, plan
     from pramana.library.pytest_integration import parametrize
     from pramana.library.sameness import Sameness
     from pramana.library.session import Stream
@@ -68,6 +69,7 @@ _MODULES = {
     "Case": "pramana.load.rows",
     "Check": "pramana.model",
     "Comparison": "pramana.library.comparison",
+    "DetectionPlan": "pramana.library.plans",
     "Estimate": "pramana.library.estimates",
     "Exporter": "pramana.report.exporters",
     "Facets": "pramana.model",
@@ -111,6 +113,7 @@ _MODULES = {
     "hash_suite": "pramana.hash",
     "load_report": "pramana.library",
     "parametrize": "pramana.library.pytest_integration",
+    "plan": "pramana.library.plans",
     "resume": "pramana.library",
     "resume_async": "pramana.library",
     "runs": "pramana.library",
@@ -129,6 +132,7 @@ __all__ = [
     "Case",
     "Check",
     "Comparison",
+    "DetectionPlan",
     "Estimate",
     "Exporter",
     "Facets",
@@ -172,6 +176,7 @@ __all__ = [
     "hash_suite",
     "load_report",
     "parametrize",
+    "plan",
     "resume",
     "resume_async",
     "runs",

@@ -11,7 +11,7 @@ from dataclasses import replace as replaced
 from importlib.metadata import version
 from itertools import chain, combinations, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -115,6 +115,22 @@ def estimate(store: Store, request: RunRequest, reach: ProviderReach | None = No
     if not found.case_count:
         raise chosen.make_no_cases_error()
     return found
+
+
+class CountedCases(NamedTuple):
+    """How many cases a request chooses, and what they are called."""
+
+    case_count: int
+    name: str
+
+
+def count_cases(store: Store, request: RunRequest) -> CountedCases:
+    """Return the number of cases that a request chooses; it may name no model."""
+    chosen = _choose_cases(store, request)
+    count = sum(1 for _ in _without_duplicates(chosen.cases()))
+    if not count:
+        raise chosen.make_no_cases_error()
+    return CountedCases(count, chosen.name)
 
 
 def forecast_run_judging(store: Store, run: Run) -> JudgingForecast:

@@ -18,7 +18,7 @@ calls a day do not make more days.
 import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from operator import getitem
 from statistics import fmean, variance
@@ -133,13 +133,22 @@ def _likelihood_ratio(days: int, earlier_below: Sequence[int]) -> float:
     later days only the rank grows, so the product of such a stretch is a ratio of two factorials.
     """
     later = len(earlier_below)
-    log_orders, length = math.lgamma(days + 1), 1 << (days - later).bit_length()
+    length = 1 << (days - later).bit_length()
     ratio = 0.0
-    for exponent in LEHMANN_EXPONENTS:
-        constant = later * math.log(exponent) - math.lgamma(days + (exponent - 1) * later + 1)
+    for exponent, constant in zip(LEHMANN_EXPONENTS, _log_constants(days, later), strict=True):
         gained = math.fsum(map(getitem, _tabulate_log_gains(exponent, length), earlier_below))
-        ratio += math.exp(log_orders + constant + gained)
+        ratio += math.exp(constant + gained)
     return ratio / len(LEHMANN_EXPONENTS)
+
+
+@lru_cache(maxsize=1 << 16)
+def _log_constants(days: int, later: int) -> tuple[float, ...]:
+    """Return the part of each logarithm that does not depend on the order of the days, by exponent."""
+    log_orders = math.lgamma(days + 1)
+    return tuple(
+        log_orders + later * math.log(exponent) - math.lgamma(days + (exponent - 1) * later + 1)
+        for exponent in LEHMANN_EXPONENTS
+    )
 
 
 @cache

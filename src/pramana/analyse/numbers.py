@@ -40,6 +40,16 @@ def format_points(share: float) -> str:
     return f"{format_point_difference(share)} points"
 
 
+def format_loss(share: float) -> str:
+    """Format a loss of a pass rate, without a sign.
+
+    >>> format_loss(0.05), format_loss(0.01), format_loss(0.125)
+    ('5 points', '1 point', '12.5 points')
+    """
+    number = f"{share * 100:.1f}".removesuffix(".0")
+    return f"{number} point{'' if number == '1' else 's'}"
+
+
 def format_time_difference(seconds: float) -> str:
     """Format a difference of times, with its sign.
 

@@ -23,6 +23,7 @@ from pramana.show.api import (
     events,
     judging,
     models,
+    plans,
     providers,
     runs,
     scenarios,
@@ -46,6 +47,7 @@ ROUTERS = (
     judging.router,
     events.router,
     runs.compare_router,
+    plans.router,
     models.weights_router,
 )
 

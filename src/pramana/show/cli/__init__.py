@@ -26,6 +26,7 @@ COMMANDS = {
     ),
     "drift": ("pramana.show.cli.drift:drift", "Watch a model over days: has it changed?"),
     "same": ("pramana.show.cli.same:same", "Are two endpoints the same model? An answer from calls in pairs."),
+    "plan": ("pramana.show.cli.plan:plan", "Plan what a change takes to be seen: cases, days, calls and cost."),
     "export": ("pramana.show.cli.export:export", "Export results: JSON, CSV, Parquet, JUnit, Markdown, HTML."),
     "rescore": ("pramana.show.cli.rescore:rescore", "Score stored replies again with another judge or scorer."),
     "judge": ("pramana.show.cli.judge:judge", "Label replies, and see how far the judge agrees with people."),

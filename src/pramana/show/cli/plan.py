@@ -1,0 +1,149 @@
+"""`pramana plan`: what it takes to see a change, before anything is spent."""
+
+from collections.abc import Callable
+from pathlib import Path
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pramana.errors import InvalidInput, escape_control_characters
+from pramana.report import terminal
+from pramana.show.cli.options import (
+    CASE_OPTION_NAMES,
+    JSON_OPTION,
+    FiniteRange,
+    GroupedCommand,
+    add_selection_options,
+    open_local_store,
+)
+
+if TYPE_CHECKING:
+    from pramana.app.plans import PlanRequest
+    from pramana.request import Selection
+
+
+class ParsedText(click.ParamType[Any]):
+    """A text that a function of `app.plans` parses."""
+
+    def __init__(self, function_name: str, metavar: str) -> None:
+        self._function_name, self.name = function_name, metavar
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from pramana.app import plans
+
+        parse: Callable[[str], Any] = getattr(plans, self._function_name)
+        try:
+            return parse(value) if isinstance(value, str) else value
+        except InvalidInput as error:
+            self.fail(f"{error}.", param, ctx)
+
+
+_SHARE, _BUDGET = ParsedText("parse_share", "share"), ParsedText("parse_budget", "budget")
+
+
+@click.command(
+    cls=GroupedCommand,
+    groups={
+        "Change": "--detect --pass-rate --flips --day-sd --margin",
+        "Cases": f"--cases --tier --suite {CASE_OPTION_NAMES}",
+        "Cost": "--repeat --model --judge --budget",
+        "Output": "--json",
+    },
+    exit_codes={0: "The plan was printed", 2: "Invalid options or input files"},
+    examples=(
+        "pramana plan --detect 5% --pass-rate 0.9",
+        "pramana plan support.jsonl --detect 5% --repeat 3 --model gpt-5 --budget 2USD",
+        "pramana plan --detect 10% --cases 75 --day-sd 0.2 --model gpt-5 --budget 2USD/day",
+    ),
+)
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--detect", required=True, type=_SHARE, metavar="SHARE", help="Loss to detect: 5%, 0.05 or '5 points'")
+@click.option("--pass-rate", default="90%", show_default=True, type=_SHARE, metavar="SHARE", help="Pass rate before")
+@click.option("--flips", type=_SHARE, metavar="SHARE", help="Cases that flip though nothing changed [default: assumed]")
+@click.option(
+    "--day-sd",
+    default=0.5,
+    show_default=True,
+    type=FiniteRange(0, 5),
+    metavar="LOGITS",
+    help="How far days differ though nothing changed",
+)
+@click.option("--margin", default="5%", show_default=True, type=_SHARE, metavar="SHARE", help="Loss to exclude")
+@click.option(
+    "--cases",
+    "case_count",
+    type=click.IntRange(1, 1_000_000),
+    metavar="N",
+    help="Number of cases [default: chosen ones]",
+)
+@click.option("--tier", metavar="NAME", help="Tier of the suite [default: moderate; not with PATHS]")
+@click.option("--suite", metavar="VERSION", help="Version of the suite [default: v1.0]")
+@add_selection_options
+@click.option(
+    "--repeat",
+    "repeats",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="Repeats per case",
+)
+@click.option("--model", "models", multiple=True, metavar="MODEL", help="Model whose price counts (repeatable)")
+@click.option("--judge", metavar="MODEL", help="Judge model [default: each model judges itself]")
+@click.option("--budget", type=_BUDGET, metavar="AMOUNT", help="2USD, 2USD/day, 500calls or 500calls/day")
+@JSON_OPTION
+@click.pass_context
+def plan(context: click.Context, /, paths: tuple[Path, ...], selection: "Selection", **given: Any) -> int:
+    """Plan how many cases, repeats, days and calls show a change.
+
+    Prints what one comparison of two runs takes to detect a loss of the pass rate, how soon a watch of the same cases
+    would see it, and with --model the tokens and the cost. Nothing is sent. PATHS are as in `pramana run`.
+    """
+    from pramana.app.plans import make_plan_view
+    from pramana.report.plans import render_plan
+
+    options = {each.name: each.opts[0] for each in context.command.params if isinstance(each, click.Option)}
+    request = _make_request(paths, selection, given)
+    try:
+        with open_local_store() as store:
+            found = make_plan_view(store, request)
+    except InvalidInput as error:
+        raise error.with_paths(lambda path: options.get(path, path)) from None
+    if given["as_json"]:
+        terminal.print_json(terminal.views_to_plain(found))
+    else:
+        for line in map(escape_control_characters, render_plan(found).splitlines()):
+            click.echo(_wrap_line(line, get_terminal_size().columns))
+    return 0
+
+
+def _wrap_line(line: str, columns: int) -> str:
+    """Wrap a sentence at its indentation; the lines of a table are short, and keep their columns."""
+    text = line.lstrip()
+    if terminal.count_columns(line) <= columns:
+        return line
+    indent = line[: len(line) - len(text)]
+    return terminal.wrap_text(text, columns, indent, indent)
+
+
+def _make_request(paths: tuple[Path, ...], selection: "Selection", given: dict[str, Any]) -> "PlanRequest":
+    """Return the request that the options make; each option has the name of the field that it sets."""
+    from pramana.app.plans import DEFAULT_TIER, PlanRequest
+    from pramana.planning import DEFAULT_SUITE
+    from pramana.request import RunRequest
+
+    for name in ("tier", "suite"):
+        if paths and given[name] is not None:
+            raise click.UsageError(f"--{name} cannot be combined with PATHS: name files or a tier of a suite, not both")
+    is_tier = given["tier"] is not None or given["suite"] is not None or (bool(selection) and not paths)
+    run = RunRequest(
+        models=given["models"],
+        judge=given["judge"],
+        paths=paths,
+        suite=(given["suite"] or DEFAULT_SUITE) if is_tier else None,
+        tier=(given["tier"] or DEFAULT_TIER) if is_tier else None,
+        selection=selection,
+    )
+    named = {name: value for name, value in given.items() if name in PlanRequest.__struct_fields__}
+    return PlanRequest(**named, run=run)
