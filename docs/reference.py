@@ -361,6 +361,7 @@ LLMS_SECTIONS = {
     "Voice agents": {
         "voice": "Calling voice agents with real sound, and what is measured",
         "agents": "Describing an agent that talks over a WebSocket, without code",
+        "plan": "How many cases, repeats, days and calls show a change, before anything is spent",
     },
     "Server": {
         "server": "A server for a person or a team: tokens, roles, runs in the background",

@@ -63,12 +63,14 @@ def simulate_watch_delay(
     repeats: int,
     loss: float,
     *,
+    instruments: int = 1,
     months: int = SIMULATED_MONTHS,
     seed: int = 42,
 ) -> WatchDelay:
     """Return how soon a watch with these calls a day sees a loss of the pass rate.
 
-    Without `cases`, the number of calls is not limited: what remains is how the days differ by themselves.
+    Without `cases`, the number of calls is not limited: what remains is how the days differ by themselves. A watch with
+    several `instruments` needs that many times the evidence.
 
     >>> seen = simulate_watch_delay(AssumedModel(2.5, 2.0), 75, 5, 0.2, months=20)
     >>> seen.notice.median_days, seen.alarm.median_days
@@ -83,7 +85,7 @@ def simulate_watch_delay(
     before = _Days(logits, calls, model.day_spread)
     after = _Days([logit - shift for logit in logits], calls, model.day_spread)
     by_calls, rng = before.variance_by_calls, Random(seed)
-    ends = [_simulate_month(rng, before, after, by_calls) for _ in range(months)]
+    ends = [_simulate_month(rng, before, after, by_calls, instruments) for _ in range(months)]
     return WatchDelay(_summarise([end.notice for end in ends]), _summarise([end.alarm for end in ends]))
 
 
@@ -156,7 +158,7 @@ class _Reached(NamedTuple):
     alarm: int | None
 
 
-def _simulate_month(rng: Random, before: _Days, after: _Days, variance_by_calls: float) -> _Reached:
+def _simulate_month(rng: Random, before: _Days, after: _Days, variance_by_calls: float, instruments: int) -> _Reached:
     tie = 0.5 / before.calls if before.calls else 0.0
     baseline = [before.draw_failure_share(rng) for _ in range(BASELINE_DAYS)]
     tolerance = max(MIN_TOLERANCE, math.sqrt(max(0.0, variance(baseline) - variance_by_calls)))
@@ -174,11 +176,11 @@ def _simulate_month(rng: Random, before: _Days, after: _Days, variance_by_calls:
     for day, found in enumerate(statistics, 1 - QUIET_DAYS):
         if day < 1:
             continue
-        if notice is None and found.value >= NOTICE.threshold:
+        if notice is None and found.value >= instruments * NOTICE.threshold:
             notice = day
-        if found.value < ALARM.threshold or not can_alarm:
+        if found.value < instruments * ALARM.threshold or not can_alarm:
             continue  # a larger tolerance only lowers the statistic
-        if measure_change_statistic(scores, BASELINE_DAYS, tolerance).value >= ALARM.threshold:
+        if measure_change_statistic(scores, BASELINE_DAYS, tolerance).value >= instruments * ALARM.threshold:
             return _Reached(notice, day)
     return _Reached(notice, None)
 

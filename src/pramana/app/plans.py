@@ -16,6 +16,7 @@ from pramana import planning
 from pramana.analyse.delays import simulate_watch_delay
 from pramana.analyse.drift import BASELINE_DAYS, MONTH_DAYS
 from pramana.analyse.estimate import Estimate
+from pramana.analyse.instruments import INSTRUMENTS
 from pramana.analyse.numbers import format_loss, pluralise
 from pramana.analyse.power import (
     POWER,
@@ -125,6 +126,10 @@ class PlanRequest(Struct, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         Meta(title="Number of cases", description="Number of cases; null: those that `run` chooses"),
     ] = None
+    instruments: Annotated[
+        Annotated[int, Meta(ge=1, le=100)],
+        Meta(title="Instruments", description="Instruments of the watch, which together keep one false-alarm rate"),
+    ] = len(INSTRUMENTS)
     budget: Budget | None = None
     run: RunRequest | None = None
     """The models whose prices count, and the cases that are sent to them. Without models, no cost is computed."""
@@ -191,6 +196,7 @@ class WatchPlanView(View, frozen=True, kw_only=True):
     with_unlimited_calls: Annotated[DelayView, Meta(description="The loss to detect, if calls cost nothing")]
     day_sd_points: Annotated[float, Meta(description="How far days differ by themselves, as a share of the pass rate")]
     baseline_days: int
+    instruments: int
     spending_per_day: SpendingView
     spending_with_baseline: Annotated[SpendingView, Meta(description="Of the baseline and 30 further days")]
 
@@ -330,17 +336,18 @@ def _plan_watch(request: PlanRequest, model: AssumedModel, chosen: _ChosenCases)
     losses = sorted({request.detect, *(loss for loss in WATCH_LOSSES if loss < request.pass_rate)})
     per_day = chosen.spend(chosen.case_count, request.repeats)
     return WatchPlanView(
-        delays=tuple(_simulate(model, chosen.case_count, request.repeats, loss) for loss in losses),
-        with_unlimited_calls=_simulate(model, None, 1, request.detect),
+        delays=tuple(_simulate(request, model, loss, chosen.case_count, request.repeats) for loss in losses),
+        with_unlimited_calls=_simulate(request, model, request.detect, None, 1),
         day_sd_points=model.day_difference() / math.sqrt(2),
         baseline_days=BASELINE_DAYS,
+        instruments=request.instruments,
         spending_per_day=per_day,
         spending_with_baseline=_multiply(per_day, BASELINE_DAYS + MONTH_DAYS),
     )
 
 
-def _simulate(model: AssumedModel, cases: int | None, repeats: int, loss: float) -> DelayView:
-    found = simulate_watch_delay(model, cases, repeats, loss, months=SIMULATED_MONTHS)
+def _simulate(request: PlanRequest, model: AssumedModel, loss: float, cases: int | None, repeats: int) -> DelayView:
+    found = simulate_watch_delay(model, cases, repeats, loss, instruments=request.instruments, months=SIMULATED_MONTHS)
     return DelayView(
         loss=loss,
         notice_days=found.notice.median_days,
@@ -463,7 +470,7 @@ def _advise_on_day_budget(
         yield f"The budget of {budget} does not pay for a single case a day."
         return
     cases = math.floor(affordable)
-    delay = _simulate(model, cases, request.repeats, request.detect)
+    delay = _simulate(request, model, request.detect, cases, request.repeats)
     when = f"by day {delay.notice_days}" if delay.notice_days else f"in no {MONTH_DAYS} days"
     yield (
         f"The budget of {budget} pays for {pluralise(cases, 'case')} a day instead of {chosen.case_count:,}: half of "

@@ -44,14 +44,16 @@ def plan(
     flips: float | str | None = None,
     day_sd: float = 0.5,
     margin: float | str = 0.05,
+    instruments: int = 8,
     budget: str | None = None,
 ) -> DetectionPlan:
     """Plan how many cases, repeats, days and calls show a loss of the pass rate; nothing is sent or stored.
 
     `detect`, `pass_rate`, `flips` and `margin` are shares of the cases: `0.05`, `"5%"` or `"5 points"`. `flips` is the
     share of cases whose verdict differs between two runs of the unchanged model, and `day_sd` how far its days differ,
-    in logits. `cases`, or `suite` and `tier`, choose the cases; `case_count` states only how many there are. With a
-    `model`, the plan has its tokens and cost; `budget` is `"2USD"`, `"2USD/day"` or `"500calls"`.
+    in logits. `instruments` is how many the watch has. `cases`, or `suite` and `tier`, choose the cases; `case_count`
+    states only how many there are. With a `model`, the plan has its tokens and cost; `budget` is `"2USD"`, `"2USD/day"`
+    or `"500calls"`.
 
     >>> plan("10%", pass_rate=0.9, case_count=75).comparison.cases
     158
@@ -66,6 +68,7 @@ def plan(
             day_sd=day_sd,
             margin=_read_share("margin", margin),
             case_count=case_count,
+            instruments=instruments,
             budget=None if budget is None else parse_budget(_require_text("budget", budget)),
             run=RunRequest(
                 models=_read_models(model),

@@ -109,6 +109,12 @@ def _format_assumptions(plan: PlanView) -> Iterator[str]:
         )
     else:
         yield "  Days do not differ unless the model changes."
+    instruments = plan.watch.instruments
+    if instruments > 1:
+        yield (
+            f"  The watch has {instruments} instruments, such as the pass rate and the length of replies. Together "
+            f"they keep one rate of false alarms, so each needs {instruments} times the evidence."
+        )
     notices, alarms = _percent(NOTICE.false_alarm_share()), _percent(ALARM.false_alarm_share())
     yield (
         "  Days until a notice or an alarm are medians of simulated months whose days are independent. Without a "

@@ -45,7 +45,7 @@ _SHARE, _BUDGET = ParsedText("parse_share", "share"), ParsedText("parse_budget",
 @click.command(
     cls=GroupedCommand,
     groups={
-        "Change": "--detect --pass-rate --flips --day-sd --margin",
+        "Change": "--detect --pass-rate --flips --day-sd --margin --instruments",
         "Cases": f"--cases --tier --suite {CASE_OPTION_NAMES}",
         "Cost": "--repeat --model --judge --budget",
         "Output": "--json",
@@ -91,6 +91,14 @@ _SHARE, _BUDGET = ParsedText("parse_share", "share"), ParsedText("parse_budget",
 )
 @click.option("--model", "models", multiple=True, metavar="MODEL", help="Model whose price counts (repeatable)")
 @click.option("--judge", metavar="MODEL", help="Judge model [default: each model judges itself]")
+@click.option(
+    "--instruments",
+    default=8,
+    show_default=True,
+    type=click.IntRange(1, 100),
+    metavar="N",
+    help="Instruments of the watch",
+)
 @click.option("--budget", type=_BUDGET, metavar="AMOUNT", help="2USD, 2USD/day, 500calls or 500calls/day")
 @JSON_OPTION
 @click.pass_context
