@@ -33,7 +33,7 @@ def draw_differences(rng: random.Random, model: AssumedModel, cases: int, repeat
 
 
 @pytest.mark.parametrize(("pass_rate", "flips"), [(0.9, None), (0.9, 0.02), (0.5, 0.3), (0.99, 0.01), (0.05, 0.05)])
-def test_a_fitted_model_has_the_pass_rate_and_flips_that_were_asked_for(pass_rate: float, flips: float | None) -> None:
+def test_a_fitted_model_has_the_given_pass_rate_and_flips(pass_rate: float, flips: float | None) -> None:
     model, rng = fit_model(pass_rate, flips), random.Random(1)
     assert model.pass_rate() == pytest.approx(pass_rate, abs=1e-6)
     if flips is not None:
@@ -120,7 +120,7 @@ def test_simulated_delays_are_those_of_the_recorded_soak(
     assert abs((found.alarm.median_days or 99) - alarm) <= 1
 
 
-def test_what_the_days_hide_no_number_of_calls_shows() -> None:
+def test_no_number_of_calls_shows_a_loss_smaller_than_the_difference_of_days() -> None:
     found = simulate_watch_delay(AssumedModel(2.5, 2.0, 1.0), None, 1, 0.02, months=40)
     assert (found.notice.median_days, found.alarm.median_days) == (None, None)
     alike = simulate_watch_delay(AssumedModel(2.5, 2.0, 0.0), None, 1, 0.03, months=10)

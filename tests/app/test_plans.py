@@ -46,7 +46,7 @@ def test_a_share_is_a_percentage_a_fraction_or_points(text: str, share: float) -
 
 
 @pytest.mark.parametrize("text", ["", "five", "-5%", "5 %%", "5 dollars", "nan", "1e-2", "٥%x", "%"])
-def test_what_is_no_share_is_refused_with_examples(text: str) -> None:
+def test_an_invalid_share_is_refused_with_examples(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"is not a share of cases; write a share such as 5%, 0\.05 or '5 points'"):
         parse_share(text)
 
@@ -72,7 +72,7 @@ def test_a_budget_is_in_dollars_or_calls_in_all_or_a_day(text: str, budget: Budg
 
 
 @pytest.mark.parametrize("text", ["2", "USD", "2EUR", "$2 calls", "-2USD", "0USD", "2USD/month", "inf USD"])
-def test_what_is_no_budget_is_refused_with_examples(text: str) -> None:
+def test_an_invalid_budget_is_refused_with_examples(text: str) -> None:
     with pytest.raises(InvalidInput, match="is not a budget; write a budget such as 2USD, 2USD/day or 500calls/day"):
         parse_budget(text)
 
@@ -135,7 +135,7 @@ def test_an_unknown_price_is_named_and_refuses_a_budget_in_dollars(make_plan: An
     assert make_plan(run=run, budget=parse_budget("500calls")).advice
 
 
-def test_a_change_that_the_days_hide_is_told_apart_from_too_few_calls(make_plan: Any) -> None:
+def test_the_advice_distinguishes_days_that_differ_too_much_from_too_few_calls(make_plan: Any) -> None:
     hidden = make_plan(detect=0.03, case_count=500, repeats=5, day_sd=1.0)
     assert hidden.watch.with_unlimited_calls.notice_days is None
     assert any("Buy days, not calls" in each for each in hidden.advice)
