@@ -327,7 +327,7 @@ def request_to_plain(request: RunRequest) -> dict[str, Any]:
     """Return the fields of a request that differ from their defaults as plain data, with absolute paths.
 
     >>> request_to_plain(RunRequest(models=("fake",), selection=Selection(limit=3)))
-    {'selection': {'limit': 3}, 'models': ['fake']}
+    {'selection': {'limit': 3}, 'models': ('fake',)}
     """
     given = {each.name: getattr(request, each.name) for each in fields(RunRequest)}
     given |= {

@@ -3,13 +3,15 @@
 Front ends fill in a `WatchRequest`; `check` names every invalid value. Nothing here reads a store or resolves a model.
 """
 
+import re
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from pramana.errors import InvalidInput, Problem
+from pramana.errors import InvalidInput, Problem, quote_text
 from pramana.request import Name, RunName, RunNote, RunRequest, find_value_problems
 
+_TIME_OF_DAY_RE = re.compile("([01][0-9]|2[0-3]):[0-5][0-9]")
 MIN_BASELINE_DAYS, BASELINE_DAYS, MAX_BASELINE_DAYS = 14, 28, 365
 
 
@@ -48,7 +50,7 @@ class WatchRequest(Struct, frozen=True, kw_only=True):
         Meta(title="Budget per day (USD)", description="Cost limit per day in US dollars; null: no limit"),
     ] = None
     at: Annotated[
-        Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")] | None,
+        str | None,
         Meta(title="Time of day (UTC)", description="When the scheduler measures a day, in UTC, such as 03:00"),
     ] = None
     baseline_days: Annotated[
@@ -67,6 +69,9 @@ class WatchRequest(Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raise `InvalidInput` with every invalid value, field by field."""
         problems = [*find_value_problems(self)]
+        if isinstance(self.at, str) and not _TIME_OF_DAY_RE.fullmatch(self.at):
+            message = f"expected a time of the day in UTC, such as 03:00, found {quote_text(self.at)}"
+            problems.append(Problem(message, "at"))
         if len(self.run.models) != 1:
             problems.append(Problem(f"a watch has one model, found {len(self.run.models)}", "models"))
         if self.run.cache:

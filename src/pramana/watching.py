@@ -69,7 +69,13 @@ async def measure_day(
         return DayMeasurement(day)
     stop = Stop() if stop is None else stop
     reach = _restrict_reach(watch, reach or ProviderReach())
-    run, is_claimed = _find_or_create_run(store, watch, today, reach)
+    try:
+        run, is_claimed = _find_or_create_run(store, watch, today, reach)
+    except Conflict:  # the watch was stopped, or another process has just measured the day
+        day = store.watches.find_day(watch, today)
+        if day is None or day.status == "measuring":
+            raise
+        return DayMeasurement(day)
     limits = _make_limits(store, watch, today, run.id)
     if limits is not None and not _is_run_over(run):
         run = await execute(store, run, limits, progress, stop, reach=reach, is_claimed=is_claimed)
@@ -79,6 +85,31 @@ async def measure_day(
     if limits is not None and not _is_run_over(run):
         return DayMeasurement(day, run, stop.error)
     return DayMeasurement(_end_day(store, watch, day, run), run)
+
+
+async def confirm_watch(
+    store: Store,
+    watch: Watch,
+    *,
+    budget_usd: float | None = None,
+    progress: WatchProgress | None = None,
+    stop: Stop | None = None,
+    reach: ProviderReach | None = None,
+) -> Run:
+    """Run the cases of a watch once more, beside its days: the statistic does not use them. Return the run.
+
+    It costs at most `budget_usd`, or as much as a day of the watch may cost.
+    """
+    today = find_today()
+    reach = _restrict_reach(watch, reach or ProviderReach())
+    hook = store.watches.make_claim(watch, today, "confirm", 0.0)
+    request = make_day_request(watch, today)
+    most = watch.budget_usd_per_day if budget_usd is None else budget_usd
+    request = replace(
+        request, name=f"{request.name} (confirming)"[-100:], limits=replace(request.limits, max_cost_usd=most)
+    )
+    run = create_run(store, request, reach, watch.creator, holder=make_process_name(), hook=hook)
+    return await execute(store, run, request.limits, progress, stop, reach=reach, is_claimed=True)
 
 
 def settle_past_days(store: Store, watch: Watch) -> None:
@@ -179,6 +210,13 @@ def _end_day(store: Store, watch: Watch, day: WatchDay, run: Run | None) -> Watc
             if attempt == _MAX_DECISIONS - 1:
                 raise
     raise AssertionError  # the loop returns or raises
+
+
+def read_run_features(store: Store, run: Run) -> DayFeatures:
+    """Return the features of a run's results."""
+    results = [result for _, result in store.results.iterate(run, scoring=0, with_raw=False)]
+    cases = {hash_case(case): case for case in store.cases.iterate(run)}
+    return make_features(cases, run.plan.variants, run.plan.repeats, results)
 
 
 def _explain_end(run: Run) -> str:

@@ -7,9 +7,11 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from statistics import median
 
 from pramana.analyse.instruments import DayFeatures, PromptDay
+from pramana.analyse.voice import CALL_CHECK, list_latency_observations, read_measured_lines, read_recognition_errors
 from pramana.model import Case, Outcome, Reply, Result
 from pramana.replies import describe_reply
 
@@ -55,6 +57,7 @@ def make_features(
 
 def _make_prompt_day(digest: str, case: Case, variant: str, repeats: int, results: list[Result]) -> PromptDay:
     replies = [each.reply for each in results if each.reply is not None]
+    calls = [check.evidence for each in results for check in each.checks if check.name == CALL_CHECK and check.evidence]
     return PromptDay(
         digest,
         case.id,
@@ -68,7 +71,52 @@ def _make_prompt_day(digest: str, case: Case, variant: str, repeats: int, result
         tuple(len(each.text.split()) for each in replies),
         tuple(round(each.total_s, 4) for each in replies if not each.cached),
         sum(is_refusal(each) for each in replies),
+        **{name: tuple(_keep_known(map(measure, calls))) for name, measure in _CALL_MEASURES.items()},
     )
+
+
+def _keep_known(values: Iterable[float | None]) -> Iterable[float]:
+    return (round(each, 4) for each in values if each is not None)
+
+
+def _measure_voice_to_voice(evidence: Mapping[str, object]) -> float | None:
+    times = [seconds for seconds, _ in list_latency_observations(read_measured_lines(evidence))]
+    return median(times) if times else None
+
+
+def _measure_leading_silence(evidence: Mapping[str, object]) -> float | None:
+    lines = read_measured_lines(evidence)
+    times = [each.leading_silence_s for each in lines if each.leading_silence_s is not None]
+    return median(times) if times else None
+
+
+def _measure_word_errors(evidence: Mapping[str, object]) -> float | None:
+    errors = read_recognition_errors(evidence)
+    return errors.errors / errors.words if errors.words else None
+
+
+def _measure_speech_rate(evidence: Mapping[str, object]) -> float | None:
+    return _read_number(evidence, "sound", "words_a_minute")
+
+
+def _measure_quality(evidence: Mapping[str, object]) -> float | None:
+    return _read_number(evidence, "sound", "quality", "overall")
+
+
+def _read_number(data: object, *keys: str) -> float | None:
+    for key in keys:
+        data = data.get(key) if isinstance(data, Mapping) else None
+    return float(data) if isinstance(data, int | float) else None
+
+
+_CALL_MEASURES: Mapping[str, Callable[[Mapping[str, object]], float | None]] = {
+    "voice_to_voice_s": _measure_voice_to_voice,
+    "leading_silence_s": _measure_leading_silence,
+    "word_error_rates": _measure_word_errors,
+    "words_a_minute": _measure_speech_rate,
+    "quality": _measure_quality,
+}
+"""What is measured of a call, by the name of its feature."""
 
 
 def hash_reply(reply: Reply) -> str:

@@ -27,9 +27,13 @@ REFERENCE_DAYS = 7
 """Days whose replies later ones are compared with. They have no score: a day cannot be compared with itself."""
 MIN_LENGTH_TOLERANCE, MIN_LATENCY_TOLERANCE = math.log(1.05), math.log(1.10)
 """Smallest changes of length and latency that count, on the scale of their logarithms: 5 % and 10 %."""
-LATENCY_FLOOR_S = 0.01
-"""Added to each latency before its logarithm: differences of a few milliseconds are the bench's, not the model's."""
-Unit = Literal["share", "words", "seconds"]
+MIN_QUALITY_TOLERANCE = 0.1
+"""The smallest change of the estimated quality of speech that counts, on its scale from 1 to 5."""
+LATENCY_FLOOR_S, CALL_TIME_FLOOR_S = 0.01, 0.1
+"""Added to each latency, and to each time of a call, before its logarithm: differences of a few milliseconds, and of a
+few frames of sound, are the bench's and not the model's."""
+Unit = Literal["share", "rate", "words", "seconds", "words_a_minute", "points"]
+"""What users see. Only a `share` counts calls that hit or miss."""
 
 
 class PromptDay(Struct, frozen=True, omit_defaults=True):
@@ -50,6 +54,12 @@ class PromptDay(Struct, frozen=True, omit_defaults=True):
     words: tuple[int, ...] = ()
     latency_s: tuple[float, ...] = ()
     refusals: int = 0
+    voice_to_voice_s: tuple[float, ...] = ()
+    """Of each call the median over its lines; where no answer came, how long the caller waited."""
+    leading_silence_s: tuple[float, ...] = ()
+    word_error_rates: tuple[float, ...] = ()
+    words_a_minute: tuple[float, ...] = ()
+    quality: tuple[float, ...] = ()
 
     @property
     def key(self) -> str:
@@ -95,6 +105,8 @@ class Instrument(Struct, frozen=True):
     to_shown: Callable[[float], float]
     """Turns a score into the number that users see, in the instrument's unit."""
     needs_references: bool = False
+    count_calls: Callable[[PromptDay], int] = lambda prompt: prompt.answered
+    """Returns the number of calls that the mean result of a prompt is made of."""
 
     @property
     def reference_days(self) -> int:
@@ -115,16 +127,24 @@ def _measure_changed_replies(prompt: PromptDay, references: References) -> float
     return fmean(each not in known for each in prompt.replies) if known and prompt.replies else None
 
 
-def _measure_length(prompt: PromptDay, _: References) -> float | None:
-    return fmean(math.log(1 + each) for each in prompt.words) if prompt.words else None
-
-
-def _measure_latency(prompt: PromptDay, _: References) -> float | None:
-    return fmean(math.log(LATENCY_FLOOR_S + each) for each in prompt.latency_s) if prompt.latency_s else None
-
-
 def _measure_refusals(prompt: PromptDay, _: References) -> float | None:
     return prompt.refusals / prompt.answered if prompt.answered else None
+
+
+def _make_log_measure(name: str, floor: float) -> Callable[[PromptDay, References], float | None]:
+    def measure(prompt: PromptDay, _: References) -> float | None:
+        values: tuple[float, ...] = getattr(prompt, name)
+        return fmean(math.log(floor + max(0.0, each)) for each in values) if values else None
+
+    return measure
+
+
+def _make_mean_measure(name: str) -> Callable[[PromptDay, References], float | None]:
+    def measure(prompt: PromptDay, _: References) -> float | None:
+        values: tuple[float, ...] = getattr(prompt, name)
+        return fmean(values) if values else None
+
+    return measure
 
 
 def _negate(
@@ -141,41 +161,67 @@ def _identity(score: float) -> float:
     return score
 
 
-def _to_words(score: float) -> float:
-    return math.exp(score) - 1
+def _undo_log(floor: float, sign: int = 1) -> Callable[[float], float]:
+    return lambda score: max(0.0, math.exp(sign * score) - floor)
 
 
-def _to_seconds(score: float) -> float:
-    return max(0.0, math.exp(score) - LATENCY_FLOOR_S)
+def _count_verdicts(prompt: PromptDay) -> int:
+    return prompt.verdicts
 
 
+_LENGTH = _make_log_measure("words", 1.0)
+_LATENCY = _make_log_measure("latency_s", LATENCY_FLOOR_S)
+_SPEECH_RATE = _make_log_measure("words_a_minute", 1.0)
 # fmt: off
 INSTRUMENTS: Mapping[str, Instrument] = {each.name: each for each in (
     Instrument("pass_rate_down", "pass rate, down", "the pass rate fell", "share", MIN_TOLERANCE,
-               _measure_failures, lambda score: 1 - score),
+               _measure_failures, lambda score: 1 - score, count_calls=_count_verdicts),
     Instrument("pass_rate_up", "pass rate, up", "the pass rate rose", "share", MIN_TOLERANCE,
-               _measure_passes, _identity),
-    Instrument("changed_replies", "changed replies", "more replies are new", "share", MIN_TOLERANCE,
+               _measure_passes, _identity, count_calls=_count_verdicts),
+    Instrument("changed_replies", "new replies, up", "more replies are new", "share", MIN_TOLERANCE,
                _measure_changed_replies, _identity, needs_references=True),
-    Instrument("longer", "longer replies", "replies became longer", "words", MIN_LENGTH_TOLERANCE,
-               _measure_length, _to_words),
-    Instrument("shorter", "shorter replies", "replies became shorter", "words", MIN_LENGTH_TOLERANCE,
-               _negate(_measure_length), lambda score: _to_words(-score)),
-    Instrument("slower", "slower replies", "replies became slower", "seconds", MIN_LATENCY_TOLERANCE,
-               _measure_latency, _to_seconds),
-    Instrument("faster", "faster replies", "replies became faster", "seconds", MIN_LATENCY_TOLERANCE,
-               _negate(_measure_latency), lambda score: _to_seconds(-score)),
+    Instrument("longer", "length, up", "replies became longer", "words", MIN_LENGTH_TOLERANCE,
+               _LENGTH, _undo_log(1.0)),
+    Instrument("shorter", "length, down", "replies became shorter", "words", MIN_LENGTH_TOLERANCE,
+               _negate(_LENGTH), _undo_log(1.0, -1)),
+    Instrument("slower", "latency, up", "replies became slower", "seconds", MIN_LATENCY_TOLERANCE,
+               _LATENCY, _undo_log(LATENCY_FLOOR_S)),
+    Instrument("faster", "latency, down", "replies became faster", "seconds", MIN_LATENCY_TOLERANCE,
+               _negate(_LATENCY), _undo_log(LATENCY_FLOOR_S, -1)),
     Instrument("more_refusals", "refusals, up", "the model refuses more often", "share", MIN_TOLERANCE,
                _measure_refusals, _identity),
+    Instrument("slower_answers", "voice to voice, up", "answers in calls became slower", "seconds",
+               MIN_LATENCY_TOLERANCE, _make_log_measure("voice_to_voice_s", CALL_TIME_FLOOR_S),
+               _undo_log(CALL_TIME_FLOOR_S)),
+    Instrument("more_leading_silence", "leading silence, up", "answers begin with more silence", "seconds",
+               MIN_LATENCY_TOLERANCE, _make_log_measure("leading_silence_s", CALL_TIME_FLOOR_S),
+               _undo_log(CALL_TIME_FLOOR_S)),
+    Instrument("more_word_errors", "word errors, up", "the agent mishears more words", "rate", MIN_TOLERANCE,
+               _make_mean_measure("word_error_rates"), _identity),
+    Instrument("faster_speech", "speech rate, up", "the agent speaks faster", "words_a_minute", MIN_LENGTH_TOLERANCE,
+               _SPEECH_RATE, _undo_log(1.0)),
+    Instrument("slower_speech", "speech rate, down", "the agent speaks more slowly", "words_a_minute",
+               MIN_LENGTH_TOLERANCE, _negate(_SPEECH_RATE), _undo_log(1.0, -1)),
+    Instrument("worse_quality", "quality, down", "the speech sounds worse", "points", MIN_QUALITY_TOLERANCE,
+               _negate(_make_mean_measure("quality")), lambda score: -score),
 )}
 # fmt: on
-INSTRUMENT_GROUPS: Mapping[str, tuple[str, ...]] = {
-    "pass_rate": ("pass_rate_down", "pass_rate_up"),
+TEXT_GROUPS: Mapping[str, tuple[str, ...]] = {
     "replies": ("changed_replies",),
     "length": ("longer", "shorter"),
     "latency": ("slower", "faster"),
     "refusals": ("more_refusals",),
 }
+VOICE_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "voice_to_voice": ("slower_answers",),
+    "leading_silence": ("more_leading_silence",),
+    "word_errors": ("more_word_errors",),
+    "speech_rate": ("faster_speech", "slower_speech"),
+    "quality": ("worse_quality",),
+}
+INSTRUMENT_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "pass_rate": ("pass_rate_down", "pass_rate_up"), **TEXT_GROUPS, **VOICE_GROUPS,
+}  # fmt: skip
 """What users choose by one name: both directions of one measurement."""
 
 
@@ -251,7 +297,7 @@ def score_days(instrument: Instrument, days: Sequence[FeatureDay], baseline_days
         if is_complete
         else None,
         means,
-        _collect_latest(days, measured, names),
+        _collect_latest(instrument, days, measured, names),
     )
 
 
@@ -261,12 +307,15 @@ def _measure_day(instrument: Instrument, day: FeatureDay, references: References
 
 
 def _collect_latest(
-    days: Sequence[FeatureDay], measured: Sequence[tuple[FeatureDay, dict[str, float]]], scored: Sequence[str]
+    instrument: Instrument,
+    days: Sequence[FeatureDay],
+    measured: Sequence[tuple[FeatureDay, dict[str, float]]],
+    scored: Sequence[str],
 ) -> dict[str, tuple[float, int]]:
     if not scored or scored[-1] != days[-1].day:
         return {}
     latest, result = measured[-1]
-    calls = {each.key: max(each.verdicts or each.answered, 1) for each in latest.features.prompts}
+    calls = {each.key: instrument.count_calls(each) for each in latest.features.prompts}
     return {key: (value, calls[key]) for key, value in result.items()}
 
 

@@ -57,7 +57,7 @@ class InstrumentFinding(Struct, frozen=True):
     """Days with a score."""
     scores: tuple[float, ...]
     """With the tie-breaks of the days: what is ranked."""
-    plain_scores: tuple[float, ...] = ()
+    plain_scores: tuple[float, ...]
     """Without them: what users see."""
     baseline: Baseline | None = None
     notice_statistic: float = 0.0
@@ -75,7 +75,7 @@ class InstrumentFinding(Struct, frozen=True):
     @property
     def score(self) -> float | None:
         """The score of the last day."""
-        return self.scores[-1] if self.scores else None
+        return self.plain_scores[-1] if self.plain_scores else None
 
 
 def decide_period(
@@ -161,8 +161,8 @@ def _check_today(instrument: Instrument, scored: ScoredDays) -> TodayCheck | Non
     if not scored.latest_results or len(scored.scores) <= scored.baseline_count:
         return None
     if instrument.unit != "share":
-        highest = max(scored.scores[: scored.baseline_count])
-        return TodayCheck(scored.scores[-1] - instrument.min_tolerance > highest, None)
+        highest = max(scored.plain_scores[: scored.baseline_count])
+        return TodayCheck(scored.plain_scores[-1] - instrument.min_tolerance > highest, None)
     hits, rates = 0, list[float]()
     for key, (result, calls) in scored.latest_results.items():
         if key in scored.prompt_means:

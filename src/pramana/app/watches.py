@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from pramana import planning, settings
 from pramana.alerting import make_channel, read_channel
-from pramana.analyse.instruments import INSTRUMENT_GROUPS, INSTRUMENTS
+from pramana.analyse.instruments import INSTRUMENT_GROUPS, INSTRUMENTS, TEXT_GROUPS, VOICE_GROUPS
 from pramana.analyse.watch import (
     InstrumentFinding,
     Level,
@@ -34,11 +34,10 @@ from pramana.run.accounts import ProviderReach
 from pramana.store.store import Store
 from pramana.store.watches import DayStatus, Watch, WatchAlert, WatchDay, WatchPeriod
 from pramana.watch_request import WatchRequest
-from pramana.watching import measure_day, read_feature_days
+from pramana.watching import confirm_watch, measure_day, read_feature_days
 
 LOCAL_KINDS = frozenset({"fake", "local", "local-voice", "python", "command"})
 """Providers on this machine: how fast they reply says more about the machine than about the model."""
-NOT_OFFERED_BY_VOICE = ("changed_replies", "longer", "shorter", "more_refusals", "slower", "faster")
 
 
 class BaselineView(View, frozen=True, kw_only=True):
@@ -172,6 +171,7 @@ class WatchDetailView(WatchView, frozen=True, kw_only=True):
     """A watch in full."""
 
     proof: Annotated[str, Meta(description="What is proven about false alarms")]
+    period: Annotated[int, Meta(description="Number of the period that the findings are about")]
     findings: tuple[InstrumentView, ...]
     days: tuple[WatchDayView, ...]
     periods: tuple[WatchPeriodView, ...]
@@ -216,9 +216,8 @@ def choose_instruments(plan: Plan, wanted: Sequence[str] | None) -> tuple[str, .
     """Return the instruments of a watch: those that its user names, by name or by group, or all that apply."""
     if wanted is None:
         target = plan.targets[0]
-        left_out = set[str]()
-        if is_voice_agent(target) or plan.variants != ("text",):
-            left_out.update(NOT_OFFERED_BY_VOICE)
+        is_spoken = is_voice_agent(target) or plan.variants != ("text",)
+        left_out = {name for group in (TEXT_GROUPS if is_spoken else VOICE_GROUPS).values() for name in group}
         if target.provider in LOCAL_KINDS:
             left_out.update(INSTRUMENT_GROUPS["latency"])
         if plan.parameters.get("temperature") != 0 and plan.parameters.get("seed") is None:
@@ -264,6 +263,7 @@ def read_watch(store: Store, watch: Watch) -> WatchDetailView:
     )
     return WatchDetailView(
         **{name: getattr(listed, name) for name in WatchView.__struct_fields__},
+        period=period,
         proof=describe_proof(len(watch.instruments), correlation),
         findings=tuple(_make_instrument_view(each) for each in findings.values()),
         days=tuple(_make_day_view(store, watch, days)),
@@ -434,6 +434,14 @@ def check(app: App, _: User, reference: str) -> WatchDetailView:
     measurement = asyncio.run(measure_day(app.store, watch, reach=make_server_reach(app)))
     if measurement.error is not None:
         raise measurement.error
+    return read_watch(app.store, watch)
+
+
+@use_case("editor", "runs")
+def confirm(app: App, _: User, reference: str, budget_usd: float | None = None) -> WatchDetailView:
+    """Run a confirming batch, which the statistic does not use, and return the watch."""
+    watch = app.store.watches.find(reference)
+    asyncio.run(confirm_watch(app.store, watch, budget_usd=budget_usd, reach=make_server_reach(app)))
     return read_watch(app.store, watch)
 
 

@@ -3,7 +3,8 @@
 import asyncio
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,9 @@ from pramana.show.cli.run import run as run_command
 if TYPE_CHECKING:
     from pramana.app.watches import WatchDetailView
     from pramana.bench import Progress
+    from pramana.report.progress import LiveProgress
     from pramana.request import Selection
+    from pramana.run.engine import Stop
     from pramana.store.store import Store
     from pramana.store.watches import Watch, WatchDay
 
@@ -47,7 +50,7 @@ EXIT_CODES = {
     4: "Cannot tell yet: the baseline is not complete, or its days resemble each other",
     130: "Interrupted; the same day is continued by the next check",
 }
-_WORST_FIRST = (130, 3, 1, 4, 0)
+_WORST_FIRST = (130, 3, 2, 1, 4, 0)
 
 
 def _add_run_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -221,29 +224,44 @@ class _Checked:
         self.view, self.day, self.code, self.message = view, day, code, message
 
 
-def _check_one(store: "Store", watch: "Watch", *, quiet: bool) -> _Checked:
-    from pramana.app.watches import read_watch
+class _Session:
+    """What shows and stops the calls of a watch."""
+
+    def __init__(self, stop: "Stop", live: "LiveProgress") -> None:
+        self.stop, self._live = stop, live
+
+    def show_progress(self, progress: "Progress") -> None:
+        """Show the progress of a run that did not exist when the session began."""
+        self._live.set_expected(progress.run.expected)
+        self._live(progress)
+
+
+@contextmanager
+def _open_session(watch: "Watch", action: str, *, quiet: bool) -> "Iterator[_Session]":
     from pramana.bench import reduced_garbage_collection
     from pramana.report.progress import LiveProgress
     from pramana.run.engine import Stop
     from pramana.show.cli.signals import SignalHandler
+
+    stop = Stop()
+    heading = f"{terminal.fit_to_width(watch.shown_name, 40)}: {action}"
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    with (
+        LiveProgress(0, quiet=quiet, heading=heading, failures=is_terminal) as live,
+        SignalHandler(stop),
+        reduced_garbage_collection(),
+    ):
+        yield _Session(stop, live)
+
+
+def _check_one(store: "Store", watch: "Watch", *, quiet: bool) -> _Checked:
+    from pramana.app.watches import read_watch
     from pramana.watching import measure_day
 
-    stop, day, code, message = Stop(), None, 0, ""
-    heading = f"{terminal.fit_to_width(watch.shown_name, 40)}: measuring today"
-    is_shown = sys.stderr is not None and sys.stderr.isatty()
+    day, code, message = None, 0, ""
     try:
-        with (
-            LiveProgress(0, quiet=quiet, heading=heading, failures=is_shown) as live,
-            SignalHandler(stop),
-            reduced_garbage_collection(),
-        ):
-
-            def show_progress(progress: "Progress") -> None:
-                live.set_expected(progress.run.expected)
-                live(progress)
-
-            measurement = asyncio.run(measure_day(store, watch, progress=show_progress, stop=stop))
+        with _open_session(watch, "measuring today", quiet=quiet) as session:
+            measurement = asyncio.run(measure_day(store, watch, progress=session.show_progress, stop=session.stop))
         day = measurement.day
         if day.status == "measuring":
             was_interrupted = measurement.run is not None and measurement.run.status == "interrupted"
@@ -273,18 +291,65 @@ def _find_exit_code(level: str, fail_on: str, code: int) -> int:
 
 @drift.command()
 @click.argument("reference", metavar="[WATCH]", required=False)
+@click.option(
+    "--replies",
+    "examples",
+    type=click.IntRange(0, 1_000),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="After a change: cases shown with both replies",
+)
 @JSON_OPTION
-def show(reference: str | None, *, as_json: bool) -> None:
-    """Show WATCH [default: the only active one]: its state, what is proven, and each instrument."""
-    from pramana.app.watches import read_watch
-    from pramana.report.watches import render_watch
+def show(reference: str | None, *, examples: int, as_json: bool) -> None:
+    """Show WATCH [default: the only active one]: its state, what is proven, what it could see, and what changed."""
+    from pramana.app.watch_reports import report_watch
+    from pramana.report.watches import render_report
 
     with open_local_store() as store:
-        view = read_watch(store, store.watches.find(reference))
+        view = report_watch(store, store.watches.find(reference), examples)
     if as_json:
         terminal.print_json(terminal.views_to_plain(view))
         return
-    click.echo(render_watch(view))
+    click.echo(render_report(view))
+
+
+@drift.command(
+    cls=GroupedCommand,
+    groups={"Limits": "--budget", "Output": "--quiet --json"},
+    exit_codes={0: "The batch is complete", 3: "It could not be completed", 130: "Interrupted"},
+)
+@click.argument("reference", metavar="[WATCH]", required=False)
+@click.option(
+    "--budget",
+    "budget_usd",
+    callback=_parse_budget,
+    metavar="USD",
+    help="Cost limit of this batch [default: as much as a day]",
+)
+@QUIET_OPTION
+@JSON_OPTION
+def confirm(reference: str | None, *, budget_usd: float | None, quiet: bool, as_json: bool) -> int:
+    """Ask the cases of WATCH once more, now, and show the result beside the statistic, which does not use it."""
+    from pramana.app.watch_reports import report_watch
+    from pramana.report.watches import render_confirmation
+    from pramana.watching import confirm_watch
+
+    with open_local_store() as store:
+        watch = store.watches.find(reference)
+        with _open_session(watch, "confirming", quiet=quiet or as_json) as session:
+            run = asyncio.run(
+                confirm_watch(store, watch, budget_usd=budget_usd, progress=session.show_progress, stop=session.stop)
+            )
+        view = report_watch(store, watch, 0)
+    code = 0 if run.status == "finished" else 130 if run.status == "interrupted" else 3
+    if as_json:
+        terminal.print_json({**terminal.views_to_plain(view.confirmations[-1]), "exit_code": code})
+        return code
+    click.echo(render_confirmation(view.confirmations[-1]))
+    if code:
+        click.echo(f"pramana: {session.stop.error or run.reason}", err=True)
+    return code
 
 
 @drift.command("list")

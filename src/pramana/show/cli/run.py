@@ -361,9 +361,11 @@ def name_options_in_errors(context: click.Context) -> Iterator[None]:
     from msgspec.structs import fields
 
     from pramana.request import Limits, RunRequest, get_published_name
+    from pramana.watch_request import WatchRequest
 
     options = {each.name: each.opts[0] for each in context.command.params if isinstance(each, click.Option)}
     found = {get_published_name(each): options.get(each.name, each.name) for each in fields(RunRequest)}
+    found |= {each.name: options[each.name] for each in fields(WatchRequest) if each.name in options}
     found |= {f"limits.{each.name}": options.get(each.name, each.name) for each in fields(Limits)}
 
     def option_name(path: str) -> str:
