@@ -225,7 +225,7 @@ def test_hash_consistency_counts_replies_equal_to_the_usual_one() -> None:
     assert measure_hash_consistency([], reply("a")) is None
 
 
-def test_what_the_provider_reports_anew_is_named_with_its_day() -> None:
+def test_new_models_that_the_provider_reports_are_named_with_their_day() -> None:
     def report(day: str, **models: int) -> FeatureDay:
         return FeatureDay(day, 0.0, DayFeatures((), models))
 

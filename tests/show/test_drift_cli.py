@@ -81,7 +81,7 @@ def test_a_watch_from_its_start_to_its_end(days: DayClock) -> None:
         "20 points  notice after",
     ):
         assert expected in " ".join(shown.split()) or expected in shown
-    assert "bot  fake:fixed=yes  16 days" in drift("list").stdout
+    assert "bot fake:fixed=yes 16 days" in drift("list").stdout
     listed = read_json("list")
     assert [(each["id"], each["level"], each["budget_usd_per_day"], each["at"]) for each in listed] == [
         (watch, "quiet", 2.0, "03:00")
@@ -89,7 +89,7 @@ def test_a_watch_from_its_start_to_its_end(days: DayClock) -> None:
     confirmed = drift("confirm", "bot")
     assert confirmed.return_value == 0
     assert "3 of 3 calls answered); the statistic does not use it" in " ".join(confirmed.stdout.split())
-    assert read_json("show")["watch"]["measured_days"] == 16
+    assert read_json("show")["measured_days"] == 16
     assert (
         drift("accept", "--note", "announced").stdout == "Watch bot: a new baseline of 14 days begins on 2026-03-17.\n"
     )
@@ -139,4 +139,4 @@ def test_a_model_that_cannot_be_reached_leaves_a_day_that_can_be_measured_later(
     Path("missing_module.py").write_text("raise ValueError('broken')\n", encoding="utf-8")
     result = drift("check", "later")
     assert result.return_value in (2, 3, 4)
-    assert read_json("show", "later")["watch"]["measured_days"] == 0
+    assert read_json("show", "later")["measured_days"] == 0

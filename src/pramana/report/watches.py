@@ -126,7 +126,6 @@ def _describe_delivery(alert: WatchAlertView, view: WatchDetailView) -> str:
     return f"{tried}: {escape_control_characters(alert.error or 'its process was stopped')}; {again}"
 
 
-
 def describe_today(findings: Sequence[InstrumentView]) -> str:
     """Return a sentence about the calls of the last day alone; empty if they are within the tolerance."""
     outside = [each for each in findings if each.is_today_outside and each.latest]

@@ -309,7 +309,8 @@ def show(reference: str | None, *, examples: int, as_json: bool) -> None:
     with open_local_store() as store:
         view = report_watch(store, store.watches.find(reference), examples)
     if as_json:
-        terminal.print_json(terminal.views_to_plain(view))
+        plain = terminal.views_to_plain(view)
+        terminal.print_json({**plain.pop("watch"), **plain})
         return
     click.echo(render_report(view))
 
