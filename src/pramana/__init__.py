@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pramana.library.comparison import Comparison
     from pramana.library.endpoint_test import same
     from pramana.library.estimates import Estimate
+    from pramana.library.judge_report import JudgeReport
     from pramana.library.listing import RunList, RunRecord
     from pramana.library.plans import DetectionPlan, plan
     from pramana.library.pytest_integration import parametrize
@@ -74,6 +75,7 @@ _MODULES = {
     "Exporter": "pramana.report.exporters",
     "Facets": "pramana.model",
     "InvalidInput": "pramana.errors",
+    "JudgeReport": "pramana.library.judge_report",
     "Limits": "pramana.request",
     "Outcome": "pramana.model",
     "PramanaError": "pramana.errors",
@@ -137,6 +139,7 @@ __all__ = [
     "Exporter",
     "Facets",
     "InvalidInput",
+    "JudgeReport",
     "Limits",
     "Outcome",
     "PramanaError",

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from pramana.analyse import calibration
-from pramana.app.calibrations import calibrate_judges, make_judge_report
-from pramana.app.judging import LabelRequest, draw_labels, list_judged_replies, save_labels
+from pramana.analyse.labelling import draw_replies
+from pramana.app import judging
+from pramana.app.calibrations import calibrate_judges, list_judged_replies, make_judge_report
+from pramana.app.judging import LabelRequest, draw_labels, save_labels
 from pramana.model import Run
 from pramana.report.judging import render_judge_report
 from pramana.store import open_store
@@ -22,6 +24,7 @@ from ..stores import sqlite_store
 @pytest.fixture(name="store")
 def _store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     monkeypatch.setattr(calibration, "DRAWS", 1_000)
+    monkeypatch.setattr(judging, "draw_replies", lambda replies, count, _: draw_replies(replies, count, "one draw"))
     with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
         yield store
 
@@ -114,7 +117,7 @@ def test_labels_drawn_by_a_first_judge_are_not_biased_for_a_second_one(store: St
     truths = [True] * 800 + [False] * 100
     first = [True] * 700 + [False] * 200  # fails 100 right replies and all wrong ones
     run = add_judged_run(store, first)
-    label_draw(store, run, truths, 200)
+    label_draw(store, run, truths, 400)
     judge_again(store, run, [True] * 850 + [False] * 50, "openai:gpt-6")
     (judge,) = make_judge_report(store, run).judges
     assert judge.judge == "openai:gpt-6"

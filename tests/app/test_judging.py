@@ -11,6 +11,7 @@ import pytest
 
 from pramana.app import App, Credential
 from pramana.app.access import Forbidden
+from pramana.app.calibrations import list_judged_replies
 from pramana.app.judging import (
     NO_JUDGED_REPLIES,
     LabellingRequest,
@@ -18,7 +19,6 @@ from pramana.app.judging import (
     draw_labels,
     label_views,
     labelling_view,
-    list_judged_replies,
     list_labels,
     read_labelling,
     save_label,

@@ -252,7 +252,7 @@ def make_judged_rows(judges: list[str], outcome: Outcome = Outcome.PASSED) -> Ro
 
 def test_several_judges_are_noted_next_to_the_pass_rate_in_every_format() -> None:
     rows = make_judged_rows(["gpt-5"] * 7 + ["fake:echo"] * 3)
-    sentence = "llm_judge: 7 of 10 verdicts by openai:gpt-5, 3 by fake:echo"
+    sentence = "llm_judge: 7 of 10 verdicts by openai:gpt-5, 3 by fake:echo; uncalibrated"
     (block,) = json.loads(export_text("json", make_run(), rows))
     SCHEMA.validate([block])
     assert block["summary"]["mixed_judges"] == [sentence]

@@ -90,8 +90,12 @@ class JudgeTally:
         self, name_judge: Callable[[str], str] = identity, calibrations: Iterable[JudgeCalibration] = ()
     ) -> None:
         self._name_judge = name_judge
-        self._calibrations = {(each.check, each.version, each.judge): each for each in calibrations}
+        self.set_calibrations(calibrations)
         self._counts_by_key: dict[tuple[str, _JudgeKey], int] = {}
+
+    def set_calibrations(self, calibrations: Iterable[JudgeCalibration]) -> None:
+        """Set how far judges agree with people; a judge that is not among them is uncalibrated."""
+        self._calibrations = {(each.check, each.version, each.judge): each for each in calibrations}
 
     def add(self, model: str, check: Check) -> None:
         """Count a check if it is a verdict."""

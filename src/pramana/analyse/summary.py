@@ -349,6 +349,10 @@ class ResultTally:
         self._scores, self._rubric = ScoreTally(), RubricTally()
         self._per_model = self._repeats * max(1, variants)
 
+    def set_calibrations(self, calibrations: Iterable[JudgeCalibration]) -> None:
+        """Set how far judges agree with people, after new labels."""
+        self._judges.set_calibrations(calibrations)
+
     def add(self, case: Case, result: Result) -> None:
         """Count one result."""
         outcome = result.outcome

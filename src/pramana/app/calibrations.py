@@ -24,9 +24,7 @@ from pramana.analyse.judge_report import (
     report_judges,
 )
 from pramana.analyse.judges import canonical_judge_name, describe_calibration
-from pramana.analyse.labelling import make_task_name
-from pramana.app import App, User, use_case
-from pramana.app.judging import list_judged_replies
+from pramana.analyse.labelling import JudgedReply, list_verdicts, make_task_name
 from pramana.app.views import View
 from pramana.hash import hash_case
 from pramana.model import JudgeCalibration, Run
@@ -109,6 +107,15 @@ class JudgeReportView(View, frozen=True, kw_only=True):
 # ── Calibrations in short ──
 
 
+def list_judged_replies(store: Store, run: Run, scoring: int | None = None) -> list[JudgedReply]:
+    """Return the verdicts of judges on the replies of a run, by its scoring or by another."""
+    return [
+        verdict
+        for each in store.labels.iterate_checks(run, scoring)
+        for verdict in list_verdicts(each.seq, each.case_digest, each.model, each.checks, canonical_judge_name)
+    ]
+
+
 def with_calibrations(store: Store, run: Run) -> Run:
     """Return a run with how far judges agree with people, for the summary and exports that are made of it."""
     return replace(run, calibrations=calibrate_judges(store, run))
@@ -150,12 +157,6 @@ def make_judge_report(store: Store, run: Run) -> JudgeReportView:
         alpha=opinions.alpha,
         judges=tuple(map(_judge_view, reports)),
     )
-
-
-@use_case("viewer", "heavy")
-def read_judge_report(app: App, _: User, run_id: str) -> JudgeReportView:
-    """Return how far the judges of a run agree with people, and the pass rates corrected by labels."""
-    return make_judge_report(app.store, app.store.runs.find_scored(run_id))
 
 
 def read_labelled_verdicts(store: Store, run: Run) -> LabelledVerdicts:

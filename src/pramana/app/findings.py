@@ -1,7 +1,7 @@
 """Caches of run summaries and comparisons, which pages and API clients request repeatedly.
 
 For a run in progress, only the results stored since the last request are read and added. A rescored run is summarised
-and compared anew.
+and compared anew. How far judges agree with people is computed again after each new label.
 """
 
 import threading
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pramana.analyse.spread import RunTimes, SpreadTally
 from pramana.analyse.summary import ResultTally, Summary
 from pramana.app.access import put_in_cache
+from pramana.app.calibrations import calibrate_judges
 from pramana.model import Run
 from pramana.store.store import Store
 
@@ -30,6 +31,8 @@ class _CachedSummary:
     scoring_numbers: tuple[int, ...]
     lock: threading.Lock
     last_seq: int = 0
+    calibrated_for: Hashable = None
+    """The labels and the results of the calibrations."""
     summary_and_times: tuple[Summary, RunTimes] | None = None
 
 
@@ -54,6 +57,11 @@ class RunSummaries:
                 sums.tally.add(case, result)
                 sums.spread_tally.add(result)
                 sums.last_seq, sums.summary_and_times = seq, None
+            labels = self._store.labels.read_state()
+            if sums.calibrated_for != (labels, sums.last_seq):
+                sums.calibrated_for = labels, sums.last_seq
+                sums.tally.set_calibrations(calibrate_judges(self._store, run))
+                sums.summary_and_times = None
             if sums.summary_and_times is None:
                 sums.summary_and_times = sums.tally.summary(), sums.spread_tally.summarise_times()
             return sums.summary_and_times

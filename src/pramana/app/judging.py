@@ -11,18 +11,16 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from pramana.analyse.judgements import JUDGE, RUBRIC, list_judgements
-from pramana.analyse.judges import canonical_judge_name
 from pramana.analyse.labelling import (
     DEFAULT_LABEL_COUNT,
-    JudgedReply,
     draw_replies,
-    list_verdicts,
     make_task_name,
     name_criteria,
     split_task_name,
 )
 from pramana.app import App, User, use_case
 from pramana.app.access import Forbidden
+from pramana.app.calibrations import JudgeReportView, list_judged_replies, make_judge_report
 from pramana.app.views import ToolCallView, TurnView, View, tool_call_views
 from pramana.errors import Conflict, InvalidInput, NotFound, Problem, describe_value, quote_text
 from pramana.model import Case, Check, Outcome, Reply, Run
@@ -111,15 +109,6 @@ class LabellingView(View, frozen=True, kw_only=True):
 
 
 # ── Draw and tasks ──
-
-
-def list_judged_replies(store: Store, run: Run, scoring: int | None = None) -> list[JudgedReply]:
-    """Return the verdicts of judges on the replies of a run, by its scoring or by another."""
-    return [
-        verdict
-        for each in store.labels.iterate_checks(run, scoring)
-        for verdict in list_verdicts(each.seq, each.case_digest, each.model, each.checks, canonical_judge_name)
-    ]
 
 
 class LabelDraw(Struct, frozen=True):
@@ -325,6 +314,12 @@ def save_label(app: App, user: User, run_id: str, request: LabelRequest) -> Labe
 def list_labels(app: App, _: User, run_id: str) -> Sequence[LabelView]:
     """Return the labels of a run, of all raters."""
     return label_views(app.store, app.store.runs.find(run_id))
+
+
+@use_case("viewer", "heavy")
+def read_judge_report(app: App, _: User, run_id: str) -> JudgeReportView:
+    """Return how far the judges of a run agree with people, and the pass rates corrected by labels."""
+    return make_judge_report(app.store, app.store.runs.find_scored(run_id))
 
 
 def _choose_rater(user: User, requested: str | None) -> str:

@@ -14,6 +14,7 @@ from pramana.analyse.scores import read_rubric_ratings
 from pramana.analyse.spread import RunTimes
 from pramana.analyse.summary import Rate, Summary
 from pramana.app import App, User, use_case
+from pramana.app.calibrations import with_calibrations
 from pramana.app.providers import make_server_reach
 from pramana.app.tail import ChangeEvent, RunEvent
 from pramana.app.views import (
@@ -148,7 +149,7 @@ def render_run(
     app: App, _: User, run_id: str, render: Callable[[Run, Iterator[tuple[Case, Result]]], _Rendered]
 ) -> _Rendered:
     """Return the output of a renderer, which gets a run and an iterator of its results."""
-    run = app.store.runs.find_scored(run_id)
+    run = with_calibrations(app.store, app.store.runs.find_scored(run_id))
     return render(run, app.store.results.iterate_with_cases(run))
 
 

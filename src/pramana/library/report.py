@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from pramana.app.rescoring import ScoringView
     from pramana.app.views import ResultDetailView
+    from pramana.library.judge_report import JudgeReport
     from pramana.library.sameness import Sameness
     from pramana.report.exporters import Exporter
     from pramana.store.store import Store
@@ -202,12 +203,25 @@ class Report:
         with closing(open_store(self._store_url)) as store:
             return make_scoring_current(store, self.run, number)
 
+    def judge_report(self) -> "JudgeReport":
+        """Return how far the judges of the run agree with people, by the labels of `pramana judge label`.
+
+        `print(report.judge_report())` shows it as text.
+        """
+        from pramana.app.calibrations import make_judge_report
+        from pramana.library.judge_report import JudgeReport
+
+        with closing(open_store(self._store_url)) as store:
+            view = make_judge_report(store, self.run)
+        return JudgeReport(**{name: getattr(view, name) for name in view.__struct_fields__})
+
     def to_records(self) -> list[dict[str, Any]]:
         """Return one flat dictionary per result, with the columns of the CSV export."""
+        from pramana.app.calibrations import with_calibrations
         from pramana.report.tables import iterate_records
 
         with closing(open_store(self._store_url)) as store:
-            return list(iterate_records(self.run, store.results.iterate_with_cases(self.run)))
+            return list(iterate_records(with_calibrations(store, self.run), store.results.iterate_with_cases(self.run)))
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the results as a pandas data frame; pandas must be installed. Missing numbers are NaN."""
@@ -237,6 +251,7 @@ class Report:
         The extension selects the format: `.html`, `.md`, `.json`, `.jsonl`, `.csv`, `.parquet`, `.xml` (JUnit), or that
         of an installed exporter; `format`, a name or an exporter, overrides it.
         """
+        from pramana.app.calibrations import with_calibrations
         from pramana.report.exporters import Exporter, find_exporter, find_exporter_for_path, write_file
 
         __tracebackhide__ = True
@@ -258,7 +273,7 @@ class Report:
         )
         try:
             with closing(open_store(self._store_url)) as store:
-                write_file(found, path, self.run, store.results.iterate_with_cases(self.run))
+                write_file(found, path, with_calibrations(store, self.run), store.results.iterate_with_cases(self.run))
         except (OSError, ValueError) as error:  # a ValueError for a name that no file can have
             why = getattr(error, "strerror", None) or error
             hint = "; create its folder first" if isinstance(error, FileNotFoundError) else "; choose another path"
@@ -361,6 +376,9 @@ class Report:
 
 def make_report(store: "Store", run: Run, store_url: str | None = None) -> Report:
     """Return the report of a run; it reads results from the store at the URL, by default the environment's."""
+    from pramana.app.calibrations import with_calibrations
+
+    run = with_calibrations(store, run)
     return Report(run, summarise_run(store, run), store_url)
 
 

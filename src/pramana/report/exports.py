@@ -14,8 +14,8 @@ from tempfile import SpooledTemporaryFile
 from typing import Any, Literal, TextIO, cast, get_args
 
 from pramana.analyse.engines import engine_lines_of_result, parse_distinct_engines
-from pramana.analyse.judges import JudgeTally, canonical_judge_name
-from pramana.analyse.summary import explain_outcome
+from pramana.analyse.judges import JudgeTally, canonical_judge_name, describe_calibration
+from pramana.analyse.summary import calibration_to_data, explain_outcome
 from pramana.hash import hash_result
 from pramana.model import Case, Outcome, Result, Run, RunStatus, ToolCall
 from pramana.report.exporters import Exporter
@@ -108,7 +108,7 @@ def write_runs_json(runs: Iterable[tuple[Run, Results]], out: TextIO) -> None:
     cases with the same id; `model`, as typed, and `provider`; `status`, and `complete`, which is false if results of
     this model are missing: the suite's name and hash then describe what the run started with. `system_prompt` was sent
     with every case; null means none. `engines` describes the engines of embedded models. `mixed_judges` in the summary
-    is set if a pass rate mixes verdicts of several judges.
+    is set if a pass rate mixes verdicts of several judges; `judges` says how far each agrees with people.
 
     Results without a verdict have `passed: false, score: null` and `details.skipped`, and count in `skipped`. Where the
     published format requires a value that does not exist, it gets the one its own runner writes: a missing reply has
@@ -125,7 +125,7 @@ def _write_blocks(run: Run, results: Results, out: TextIO, *, has_preceding_bloc
     """Write one block per model and return how many; `has_preceding_blocks` means that other blocks precede them."""
     plan, names, ids = run.plan, list_model_names(run), map_provider_model_names(run)
     rates = {name: dict.fromkeys(Outcome, 0) for name in names}
-    judges = {name: JudgeTally(canonical_judge_name) for name in names}
+    judges = {name: JudgeTally(canonical_judge_name, run.calibrations) for name in names}
     engines: dict[str, set[str]] = {name: set() for name in names}
     each = run.expected // max(1, len(names))
     with open_temporary_files(names) as blocks:
@@ -162,6 +162,8 @@ def _write_blocks(run: Run, results: Results, out: TextIO, *, has_preceding_bloc
             summary = _summarise_block(rates[name])
             if mixed := judges[name].mixed_judge_sentences():
                 summary["mixed_judges"] = list(mixed)
+            if calibrations := judges[name].list_calibrations():
+                summary["judges"] = [calibration_to_data(each) for each in calibrations]
             out.write(f'\n], "summary": {to_json(summary)}}}')
     return len(names)
 
@@ -255,6 +257,19 @@ def make_results_schema() -> dict[str, Any]:
             "id": {"type": ["string", "null"], "description": "The provider's ID of the call"},
             "name": text,
             "arguments": {**text, "description": "JSON text as the model wrote it; it may be invalid"},
+        },
+    )
+    calibration = record_schema(
+        "How far a judge agrees with people, by their labels",
+        {
+            "judge": text,
+            "check": text,
+            "version": text,
+            "calibration": {**text, "description": "In one phrase; uncalibrated without enough labels"},
+            "accuracy": {"type": ["number", "null"], "description": "Share of verdicts with which people agree"},
+            "interval": {"type": ["array", "null"], "items": {"type": "number"}},
+            "labels": count,
+            "from_other_runs": {"type": "boolean", "description": "Whether the labels are those of other runs"},
         },
     )
     result = record_schema(
@@ -362,8 +377,13 @@ def make_results_schema() -> dict[str, Any]:
                         "description": "Present if several judges gave the verdicts: the number of verdicts by each "
                         "judge",
                     },
+                    "judges": {
+                        "type": "array",
+                        "items": calibration,
+                        "description": "Present if a judge gave verdicts: how far each judge agrees with people",
+                    },
                 },
-                ("mixed_judges",),
+                ("mixed_judges", "judges"),
             ),
         },
     )
@@ -384,7 +404,7 @@ def write_junit(run: Run, results: Results, out: TextIO) -> None:
     names = list_model_names(run)
     counts = {name: dict.fromkeys(Outcome, 0) for name in names}
     seconds = dict.fromkeys(names, 0.0)
-    judges = {name: JudgeTally(canonical_judge_name) for name in names}
+    judges = {name: JudgeTally(canonical_judge_name, run.calibrations) for name in names}
     with open_temporary_files(names) as suites:
         for case, result in results:
             name = result.key.model
@@ -406,6 +426,9 @@ def write_junit(run: Run, results: Results, out: TextIO) -> None:
             said = f'<property name="run_id" value={_quote_xml_attribute(run.reference)}/>'
             if mixed := judges[name].mixed_judge_sentences():
                 said += f'<property name="mixed_judges" value={_quote_xml_attribute("; ".join(mixed))}/>'
+            for each in judges[name].list_calibrations():
+                told = f"{each.judge} ({each.check}), {describe_calibration(each)}"
+                said += f'<property name="judge" value={_quote_xml_attribute(told)}/>'
             out.write(f"    <properties>{said}</properties>\n")
             copy_temporary_file(suites[name], out)
             out.write("  </testsuite>\n")

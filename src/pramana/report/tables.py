@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import IO, TextIO
 
-from pramana.analyse.judges import canonical_judge_name, find_verdict_source
+from pramana.analyse.judges import UNCALIBRATED, canonical_judge_name, describe_calibration, find_verdict_source
 from pramana.analyse.scores import average_rubric_ratings
 from pramana.analyse.summary import explain_outcome
 from pramana.errors import InvalidInput
@@ -64,6 +64,7 @@ COLUMN_TYPES: Mapping[str, type] = {
     "tool_calls": str,
     **{f"rubric_{name}": float for name in RUBRIC_SCORES},
     "run_name": str,
+    "judge_calibration": str,
 }
 """The columns of a record and their types; each may also be None."""
 Record = dict[str, str | float | bool | None]
@@ -77,9 +78,11 @@ _ROWS_PER_BATCH = 1_000
 def iterate_records(run: Run, results: Results) -> Iterator[Record]:
     """Yield one flat record per result, for tables: text, numbers and None."""
     ids = map_provider_model_names(run)
+    calibrations = {(each.check, each.version, each.judge): describe_calibration(each) for each in run.calibrations}
     for case, result in results:
         reply, facets, key = result.reply, case.facets, result.key
-        judges = (find_verdict_source(each, canonical_judge_name).by for each in result.checks)
+        sources = (find_verdict_source(each, canonical_judge_name) for each in result.checks)
+        judges = [each for each in sources if each.by]
         rated = average_rubric_ratings(result.checks)
         yield {
             "test_id": case.id,
@@ -106,7 +109,7 @@ def iterate_records(run: Run, results: Results) -> Iterator[Record]:
             "cached": reply.cached if reply else None,
             "result_hash": hash_result(ids[key.model], case.id, reply.text) if reply else None,
             "case_digest": key.case,
-            "judge": ", ".join(dict.fromkeys(each for each in judges if each)),
+            "judge": ", ".join(dict.fromkeys(each.by for each in judges)),
             "run_id": run.reference,
             "prompt": format_prompt(case),
             "expected": format_expectation(case),
@@ -114,6 +117,9 @@ def iterate_records(run: Run, results: Results) -> Iterator[Record]:
             "tool_calls": to_json(tool_calls_to_data(reply.tool_calls)) if reply and reply.tool_calls else None,
             **{f"rubric_{name}": rated.get(name) for name in RUBRIC_SCORES},
             "run_name": run.name,
+            "judge_calibration": "; ".join(
+                dict.fromkeys(calibrations.get((each.check, each.version, each.by), UNCALIBRATED) for each in judges)
+            ),
         }
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 
-from pramana.app import Credential, calibrations, judging
+from pramana.app import Credential, judging
 from pramana.app.calibrations import JudgeReportView
 from pramana.app.judging import LabellingRequest, LabellingView, LabelRequest, LabelView
 from pramana.show.api.envelope import (
@@ -69,7 +69,7 @@ async def save_label(
 async def read_judge_report(
     run_id: ScoredRunId,
     app: AppDependency,
-    caller: Annotated[Credential, require_caller(calibrations.read_judge_report)],
+    caller: Annotated[Credential, require_caller(judging.read_judge_report)],
 ) -> Response:
     """Return how far the judges of a run agree with people, and the pass rates corrected by labels."""
-    return make_answer(await calibrations.read_judge_report(app, caller, run_id))
+    return make_answer(await judging.read_judge_report(app, caller, run_id))

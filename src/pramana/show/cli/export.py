@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pramana.app.calibrations import with_calibrations
 from pramana.errors import PramanaError, StoreFailed
 from pramana.model import Case, Result
 from pramana.plugins import exporters
@@ -91,7 +92,8 @@ def export(
     if found.binary and output is None and audio is None and sys.stdout.isatty():
         raise click.UsageError(f"{found.name} is binary and cannot be printed; name a file: --output RUN{found.ending}")
     with open_local_store() as store:
-        chosen = {each.reference: each for each in map(store.runs.find_scored, runs or ("latest",))}
+        found_runs = map(store.runs.find_scored, runs or ("latest",))
+        chosen = {each.reference: with_calibrations(store, each) for each in found_runs}
         if len(chosen) > 1:
             get_multi_run_writer(found)  # raises before anything is written
         several = [select_results(store, each, selection) for each in chosen.values()]

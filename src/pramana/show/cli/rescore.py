@@ -83,6 +83,7 @@ def rescore(
     """
     import asyncio
 
+    from pramana.app.calibrations import with_calibrations
     from pramana.app.rescoring import rescoring_view
     from pramana.bench import rescore_run
     from pramana.report.progress import LiveProgress
@@ -122,7 +123,7 @@ def rescore(
                 if stop:
                     _print_ended_early(store, found, earlier, as_json=as_json)
                 raise
-        summary = summarise_results(found, selected.results())
+        summary = summarise_results(with_calibrations(store, found), selected.results())
         decision = decide_run_exit(found, summary)
         changed = rescoring_view(store, found, made)
         code = 130 if stop else 3 if changed.errored else 4 if not changed.new_verdicts else decision.exit_code

@@ -429,9 +429,11 @@ def _parse_parameter_value(name: str, text: str) -> Any:
 def _report_run(store: "Store", ended: Run, stop: "Stop", option_values: dict[str, Any]) -> int:
     from msgspec.structs import replace
 
+    from pramana.app.calibrations import with_calibrations
     from pramana.report.resuming import format_resume_advice
     from pramana.report.summary import decide_run_exit, print_summary, summarise_run
 
+    ended = with_calibrations(store, ended)
     summary = summarise_run(store, ended)
     decision = decide_run_exit(ended, summary, option_values["fail_under"])
     code = 130 if ended.status == "interrupted" else decision.exit_code

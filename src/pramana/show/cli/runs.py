@@ -169,6 +169,7 @@ def show(run: str, *, selection: "Selection", scorings: bool, as_json: bool) -> 
     any `rescore`. With --id, shows those results in full: system prompt, conversation, every check with its reason, and
     the judge's prompt and answer.
     """
+    from pramana.app.calibrations import with_calibrations
     from pramana.report.resuming import format_resume_advice
     from pramana.report.selection import select_results
     from pramana.report.summary import decide_run_exit, print_summary, summarise_results
@@ -180,6 +181,7 @@ def show(run: str, *, selection: "Selection", scorings: bool, as_json: bool) -> 
         if scorings:
             _print_scorings(store, found, as_json=as_json)
             return
+        found = with_calibrations(store, found)
         selected = select_results(store, found, selection)
         found = selected.run
         if selection.ids and not as_json:
