@@ -166,7 +166,7 @@ def report_delays(months: int) -> None:
                 for rule, alerts in find_alerts(replies).items():
                     after = alerts[:, QUIET_DAYS:]
                     if rule in ("notice", "alarm"):  # these stay raised, so one before the change does not count
-                        after = after & ~alerts[:, :QUIET_DAYS].any(1)[:, None]
+                        after = np.logical_and(after, ~alerts[:, :QUIET_DAYS].any(axis=1, keepdims=True))
                     days = np.where(after.any(1), after.argmax(1) + 1, 99)
                     median = int(np.median(days))
                     cells.append("> 30" if median > MONTH_DAYS else str(median))
