@@ -20,7 +20,8 @@ import numpy as np
 
 import pramana
 from pramana import audio
-from pramana.analyse.intervals import percentile, wilson_interval
+from pramana.analyse.intervals import percentile
+from pramana.analyse.mean_bounds import rate_interval
 from pramana.embedded import voice
 from pramana.embedded.ears import WhisperModel
 from pramana.load import cases_of, find_case_files
@@ -103,7 +104,7 @@ def print_row(name: str, rates: Sequence[float]) -> None:
 def format_share(hits: Iterable[bool], each: int = 1) -> str:
     """Return a share with its 95 % interval; `each` pairs of one sentence count as one observation."""
     counted = list(hits)
-    interval = wilson_interval(sum(counted) / each, len(counted) / each)
+    interval = rate_interval(sum(counted) / each, len(counted) / each)
     return f"{fmean(counted):.1%} ({interval.low:.1%} to {interval.high:.1%})"
 
 

@@ -2,9 +2,8 @@
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
-from functools import cache
 from itertools import product
 
 import numpy as np
@@ -14,44 +13,23 @@ from hypothesis import strategies as st
 from scipy.stats import t as student_t  # type: ignore[import-untyped]
 from statsmodels.stats.contingency_tables import mcnemar as referee_mcnemar  # type: ignore[import-untyped]
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
-from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-untyped]
 
 from pramana.analyse import intervals
 from pramana.analyse.intervals import (
-    Z95,
+    MIN_CASES_OF_MEAN,
     Interval,
     adjust_p_values,
-    align_with_test,
-    case_difference_interval,
     cases_needed,
-    cases_to_exclude_loss,
-    clustered_difference_interval,
     mcnemar_p_value,
     mcnemar_power,
     median_interval,
     median_p_value,
-    normal_quantile,
-    paired_difference_interval,
     percentile,
+    ratio_difference_interval,
     sign_flip_p_value,
+    skewed_mean_interval,
     student_quantile,
-    wilson_interval,
 )
-
-
-@pytest.mark.parametrize("total", [1, 2, 10, 75, 1000])
-def test_wilson_matches_statsmodels(total: int) -> None:
-    for passed in range(0, total + 1, max(1, total // 20)):
-        low, high = proportion_confint(passed, total, 0.05, "wilson")
-        found = wilson_interval(passed, total)
-        assert [found.low, found.high] == pytest.approx([low, high], abs=1e-12)
-
-
-def test_wilson_is_closed_at_0_and_1() -> None:
-    assert wilson_interval(0, 0) == Interval(0.0, 1.0)
-    assert wilson_interval(0, 10).low == 0.0
-    assert wilson_interval(10, 10).high == 1.0
-    assert wilson_interval(37.5, 75) == wilson_interval(75 / 2, 75)
 
 
 @pytest.mark.parametrize("lost", range(14))
@@ -74,141 +52,6 @@ def test_mcnemar_of_many_flips_matches_integer_arithmetic(monkeypatch: pytest.Mo
     quick = [mcnemar_p_value(*table) for table in tables]
     monkeypatch.setattr(intervals, "EXACT_DISCORDANT", 10_000)
     assert quick == [pytest.approx(mcnemar_p_value(*table), rel=1e-9) for table in tables]
-
-
-def test_tango_interval_matches_the_published_example() -> None:
-    """Airway reactivity before and after transplantation, 21 children: the example of the literature on paired tables."""
-    found = paired_difference_interval(lost=7, gained=1, pairs=21)
-    assert (round(found.low, 3), round(found.high, 3)) == (-0.517, -0.026)
-
-
-def _likelihood_ratio_free_score(lost: int, gained: int, pairs: int, difference: float) -> float:
-    """Return the score statistic with the chance of a loss found by search, not by the formula."""
-    least = max(0.0, -difference)
-    most = (1 - difference) / 2
-
-    def likelihood(chance: float) -> float:
-        parts = ((lost, chance), (gained, chance + difference), (pairs - lost - gained, 1 - 2 * chance - difference))
-        return sum(count * math.log(max(share, 1e-300)) for count, share in parts if count)
-
-    low, high = least, most
-    for _ in range(200):
-        third = (high - low) / 3
-        if likelihood(low + third) < likelihood(high - third):
-            low += third
-        else:
-            high -= third
-    chance = (low + high) / 2
-    return (gained - lost - pairs * difference) / math.sqrt(pairs * (2 * chance + difference * (1 - difference)))
-
-
-@pytest.mark.parametrize(("lost", "gained", "pairs"), [(7, 1, 21), (3, 9, 40), (0, 4, 30), (12, 12, 100), (2, 0, 10)])
-def test_tango_interval_ends_where_the_score_test_turns(lost: int, gained: int, pairs: int) -> None:
-    found = paired_difference_interval(lost, gained, pairs)
-    assert _likelihood_ratio_free_score(lost, gained, pairs, found.low) == pytest.approx(Z95, abs=1e-4)
-    assert _likelihood_ratio_free_score(lost, gained, pairs, found.high) == pytest.approx(-Z95, abs=1e-4)
-
-
-def test_without_flips_the_interval_follows_the_rule_of_three() -> None:
-    for pairs in (1, 10, 75, 1000):
-        edge = Z95**2 / (pairs + Z95**2)
-        found = paired_difference_interval(0, 0, pairs)
-        assert [found.low, found.high] == pytest.approx([-edge, edge])
-    assert paired_difference_interval(0, 0, 0) == Interval(-1.0, 1.0)
-    assert paired_difference_interval(5, 0, 5).low == -1.0
-    assert paired_difference_interval(0, 5, 5).high == 1.0
-
-
-@pytest.mark.parametrize("alpha", [0.1, 0.05, 0.01])
-def test_the_interval_excludes_zero_where_the_exact_test_rejects(alpha: float) -> None:
-    z, rejected = normal_quantile(1 - alpha), 0
-    for pairs in range(1, 31):
-        for lost in range(pairs + 1):
-            for gained in range(pairs + 1 - lost):
-                if mcnemar_p_value(lost, gained) <= alpha:
-                    rejected += 1
-                    found = paired_difference_interval(lost, gained, pairs, z)
-                    assert found.high < 0 or found.low > 0
-    assert rejected > 500
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 100))
-def test_the_interval_contains_its_estimate_and_is_symmetric(lost: int, gained: int, agreeing: int) -> None:
-    pairs = lost + gained + agreeing
-    found, mirrored = paired_difference_interval(lost, gained, pairs), paired_difference_interval(gained, lost, pairs)
-    assert -1 <= found.low <= found.high <= 1
-    assert found.low == pytest.approx(-mirrored.high, abs=1e-9)
-    if pairs:
-        assert found.low <= (gained - lost) / pairs <= found.high
-
-
-def _coverage(interval: Callable[[int, int], Interval], pairs: int, loss: float, gain: float) -> float:
-    """Return how often the interval holds the truth: no simulation, every possible table with its chance."""
-    total = 0.0
-    for lost in range(pairs + 1):
-        for gained in range(pairs + 1 - lost):
-            found = interval(lost, gained)
-            if found.low <= gain - loss <= found.high:
-                rest = pairs - lost - gained
-                ways = math.comb(pairs, lost) * math.comb(pairs - lost, gained)
-                total += ways * loss**lost * gain**gained * (1 - loss - gain) ** rest
-    return total
-
-
-@pytest.mark.parametrize("pairs", [10, 25, 75])
-def test_tango_interval_has_its_nominal_coverage(pairs: int) -> None:
-    @cache
-    def interval(lost: int, gained: int) -> Interval:
-        return paired_difference_interval(lost, gained, pairs)
-
-    truths = [(0.01, 0.01), (0.02, 0.05), (0.05, 0.05), (0.05, 0.1), (0.1, 0.1), (0.1, 0.2), (0.05, 0.3), (0.3, 0.3)]
-    covered = [_coverage(interval, pairs, *truth) for truth in truths]
-    assert min(covered) >= 0.94
-    assert sum(covered) / len(covered) >= 0.95
-
-
-def test_wilson_has_its_nominal_coverage() -> None:
-    for total, share in ((10, 0.5), (25, 0.9), (75, 0.8), (75, 0.97)):
-        covered = sum(
-            math.comb(total, passed) * share**passed * (1 - share) ** (total - passed)
-            for passed in range(total + 1)
-            if wilson_interval(passed, total).low <= share <= wilson_interval(passed, total).high
-        )
-        assert covered >= 0.92
-
-
-@pytest.mark.parametrize("agreeing", [0.0, 0.8, 1.0], ids="agreement {}".format)
-@pytest.mark.parametrize("cases", [10, 40])
-def test_the_clustered_interval_has_its_nominal_coverage(cases: int, agreeing: float) -> None:
-    """A case's repeats may be independent or all alike; either way the cases are the units."""
-    chance = random.Random(20_261_115)
-    repeats, loss, rounds, covered, truth = 4, 0.1, 600, 0, -0.1
-
-    def passes(share: float) -> float:
-        if chance.uniform(0, 1) < agreeing:
-            return float(chance.uniform(0, 1) < share)
-        return sum(chance.uniform(0, 1) < share for _ in range(repeats)) / repeats
-
-    for _ in range(rounds):
-        differences = []
-        for _ in range(cases):
-            share = chance.uniform(loss, 1)
-            differences.append(passes(share - loss) - passes(share))
-        found = clustered_difference_interval(differences)
-        covered += found.low <= truth <= found.high
-    assert covered / rounds >= 0.94
-
-
-def test_the_clustered_interval_of_single_answers_is_bonett_price() -> None:
-    lost, gained, pairs = 7, 1, 21
-    found = clustered_difference_interval([-1.0] * lost + [1.0] * gained + [0.0] * (pairs - lost - gained))
-    more = pairs + 2
-    loss, gain = (lost + 1) / more, (gained + 1) / more
-    half = Z95 * math.sqrt((loss + gain - (gain - loss) ** 2) / more)
-    assert [found.low, found.high] == pytest.approx([gain - loss - half, gain - loss + half])
-    assert (round(found.low, 3), round(found.high, 3)) == (-0.508, -0.013)  # as published for the same table
-    assert clustered_difference_interval([]) == Interval(-1.0, 1.0)
 
 
 @settings(max_examples=80, deadline=None)
@@ -295,27 +138,6 @@ def test_beyond_the_limit_the_required_cases_are_close_to_the_exact_ones(monkeyp
     assert [cases_needed(*each) for each in settings] == [pytest.approx(each, rel=0.05) for each in exact]
 
 
-@pytest.mark.parametrize(("loss", "flipping"), [(0.05, 0.0), (0.05, 0.02), (0.05, 0.05), (0.05, 0.2), (0.1, 0.1)])
-def test_so_many_cases_exclude_a_loss_in_four_of_five_runs_of_an_unchanged_model(loss: float, flipping: float) -> None:
-    needed = cases_to_exclude_loss(loss, flipping)
-    power = sum(
-        chance
-        for lost, gained, chance in _count_tables(needed, flipping / 2, flipping / 2)
-        if paired_difference_interval(lost, gained, needed).low > -loss
-    )
-    assert power >= 0.79
-
-
-@pytest.mark.parametrize("flipping", [0.01, 0.1])
-def test_so_many_cases_with_repeats_exclude_a_loss(flipping: float) -> None:
-    chance, needed, rounds = random.Random(8), cases_to_exclude_loss(0.05, flipping, repeated=True), 400
-    excluded = 0
-    for _ in range(rounds):
-        differences = [chance.choice((-0.5, 0.5)) * (chance.random() < 4 * flipping) for _ in range(needed)]
-        excluded += case_difference_interval(differences).low > -0.05
-    assert excluded / rounds >= 0.75
-
-
 def test_student_quantile_matches_scipy_for_every_freedom() -> None:
     for confidence in (0.5, 0.9, 0.95, 0.999):
         for freedom in (*range(1, 30), 99, 100, 199, 200, 201, 500, 10_000):
@@ -341,47 +163,6 @@ def test_the_median_interval_excludes_zero_where_its_test_rejects(rows: list[tup
     assert (median_p_value(ranges) <= alpha) == (found is not None and (found.low > 0 or found.high < 0))
 
 
-@pytest.mark.parametrize("repeats", [5, 20])
-@pytest.mark.parametrize("cases", [25, 75])
-@pytest.mark.parametrize("drop", [0.0, 0.35, 0.8])
-def test_the_interval_with_repeats_covers_the_truth_and_its_test_keeps_the_level(
-    cases: int, repeats: int, drop: float
-) -> None:
-    """Logits of the cases are normal, the new model's lower by `drop`; 25 cases of 20 repeats once found 9 % of 0.8."""
-    draw, rounds, covered, lost = np.random.default_rng(4), 300, 0, 0
-    for _ in range(rounds):
-        logits = draw.normal(2.5, 2, cases)
-        before, after = 1 / (1 + np.exp(-logits)), 1 / (1 + np.exp(drop - logits))
-        whole = [int(each) for each in draw.binomial(repeats, after) - draw.binomial(repeats, before)]
-        mean, significant = sum(whole) / cases / repeats, sign_flip_p_value(whole) <= 0.05
-        found = align_with_test(
-            case_difference_interval([each / repeats for each in whole]), mean, significant=significant
-        )
-        covered += found.low <= float(np.mean(after - before)) <= found.high
-        lost += significant and mean < 0
-    assert covered / rounds >= 0.93
-    if not drop:
-        assert lost / rounds <= 0.04
-    if (drop, repeats) == (0.8, 20):
-        assert lost / rounds >= 0.9
-
-
-def test_with_few_cases_both_ends_are_clustered() -> None:
-    differences = [-0.2, -0.1, -0.2, -0.1, -0.2]
-    assert case_difference_interval(differences) == clustered_difference_interval(differences)
-    assert case_difference_interval([*differences, -0.1]).high < 0
-    assert case_difference_interval([]) == Interval(-1.0, 1.0)
-
-
-@pytest.mark.parametrize("flip", [-1.0, 1.0])
-def test_the_interval_of_changes_that_all_agree_contains_their_mean(flip: float) -> None:
-    for count in range(6, 60):
-        for size in (0.01, 0.3, 1.0):
-            found = case_difference_interval([flip * size] * count, alpha=0.5)
-            assert found.low <= flip * size + 1e-12
-            assert found.high >= flip * size - 1e-12
-
-
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50), st.sampled_from([0, 0.5, 0.95, 0.99, 1]))
 def test_percentiles_match_numpy(values: list[float], share: float) -> None:
@@ -391,6 +172,50 @@ def test_percentiles_match_numpy(values: list[float], share: float) -> None:
 
 def test_no_percentile_of_an_empty_list() -> None:
     assert percentile([], 0.5) is None
+
+
+_STUDENT = [(8, 3.0), (25, -1.5), (400, 0.0)]
+
+
+@pytest.mark.parametrize(("cases", "mean"), _STUDENT)
+def test_the_interval_of_a_mean_without_skewness_is_students(cases: int, mean: float) -> None:
+    found = skewed_mean_interval(cases, mean, 4.0, 0.0)
+    half = float(student_t.ppf(0.975, cases - 1)) * 2 / math.sqrt(cases)
+    assert found is not None
+    assert [found.low, found.high] == pytest.approx([mean - half, mean + half], rel=1e-6)
+    assert skewed_mean_interval(MIN_CASES_OF_MEAN - 1, mean, 4.0, 0.0) is None
+    assert skewed_mean_interval(cases, mean, 0.0, 0.0) is None
+
+
+def test_the_interval_of_a_skewed_mean_solves_halls_equation() -> None:
+    cases, variance, skewness = 20, 9.0, 1.4
+    found = skewed_mean_interval(cases, 5.0, variance, skewness)
+    assert found is not None
+    quantile, error = float(student_t.ppf(0.975, cases - 1)), math.sqrt(variance / cases)
+    assert found.low == pytest.approx(5 - quantile * error)  # Student's end reaches further on this side
+    standardised, lean = (5 - found.high) / error, skewness / math.sqrt(cases)
+    corrected = standardised + lean / 3 * standardised**2 + lean**2 / 27 * standardised**3 + lean / 6
+    assert corrected == pytest.approx(-quantile)
+    assert found.high - 5 > quantile * error
+
+
+def test_the_interval_of_a_ratio_is_the_jackknifes() -> None:
+    rows = [(1, 10, 2, 11), (0, 8, 0, 8), (3, 12, 5, 12), (0, 60, 1, 62), (2, 9, 2, 9), (1, 14, 0, 14), (0, 5, 1, 6)]
+    found = ratio_difference_interval(rows)
+    table = np.array(rows, float)
+
+    def difference(kept: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> float:
+        sums = kept.sum(axis=0)
+        return float(sums[2] / sums[3] - sums[0] / sums[1])
+
+    without = np.array([difference(np.delete(table, at, axis=0)) for at in range(len(rows))])
+    error = math.sqrt((len(rows) - 1) * without.var())
+    half = float(student_t.ppf(0.98, len(rows) - 1)) * error
+    assert found is not None
+    assert [found.low, found.high] == pytest.approx([difference(table) - half, difference(table) + half], rel=1e-6)
+    assert ratio_difference_interval(rows[:5]) is None
+    assert ratio_difference_interval([(1, 10, 1, 10), *[(0, 0, 0, 0)] * 6]) is None  # all words are of one case
+    assert ratio_difference_interval([]) is None
 
 
 def test_within_includes_both_ends() -> None:

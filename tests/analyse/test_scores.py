@@ -4,8 +4,10 @@ import random
 
 import numpy as np
 import pytest
+from scipy.stats import skew  # type: ignore[import-untyped]
 from statsmodels.stats.weightstats import DescrStatsW  # type: ignore[import-untyped]
 
+from pramana.analyse.intervals import skewed_mean_interval
 from pramana.analyse.scores import (
     MAX_DISTINCT_LABELS,
     MAX_SCORE_KEYS,
@@ -37,15 +39,30 @@ def summarise_scores(*checks: Check, per_case: int = 1) -> tuple[ScoreSummary, .
     return scores.summarise(per_case)
 
 
-@pytest.mark.parametrize("count", [6, 7, 40, 1_000])
-def test_the_interval_of_a_mean_is_student_t(count: int) -> None:
+@pytest.mark.parametrize("count", [8, 9, 40, 1_000])
+def test_the_interval_of_a_mean_is_students_and_corrected_for_skewness(count: int) -> None:
     chance = random.Random(count)
-    values = [chance.gauss(5, 2) for _ in range(count)]
+    values = [chance.expovariate(0.2) for _ in range(count)]
     (found,) = summarise_scores(*map(make_number, values))
     low, high = DescrStatsW(np.array(values)).tconfint_mean()
+    expected = skewed_mean_interval(count, float(np.mean(values)), float(np.var(values, ddof=1)), skewness(values))
     assert found.interval is not None
+    assert expected is not None
     assert found.mean == pytest.approx(np.mean(values))
-    assert (found.interval.low, found.interval.high) == pytest.approx((low, high), rel=2e-3)
+    assert (found.interval.low, found.interval.high) == pytest.approx((expected.low, expected.high))
+    assert found.interval.low == pytest.approx(low, rel=1e-6)
+    assert found.interval.high > high  # the long tail is on this side
+
+
+def skewness(values: list[float]) -> float:
+    return float(skew(values, bias=False))
+
+
+def test_equal_distances_on_both_sides_give_students_interval() -> None:
+    values = [5.0 + sign * step for step in (1, 2, 3, 4) for sign in (-1, 1)]
+    (found,) = summarise_scores(*map(make_number, values))
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == pytest.approx(DescrStatsW(np.array(values)).tconfint_mean())
 
 
 def test_repeats_that_agree_never_narrow_the_interval() -> None:
@@ -53,10 +70,13 @@ def test_repeats_that_agree_never_narrow_the_interval() -> None:
     (once,) = summarise_scores(*map(make_number, values))
     (thrice,) = summarise_scores(*map(make_number, values * 3), per_case=3)
     assert (thrice.count, thrice.mean) == (24, once.mean)
-    assert thrice.interval == once.interval
+    assert thrice.interval is not None
+    assert once.interval is not None
+    assert thrice.interval.low == pytest.approx(once.interval.low)
+    assert thrice.interval.high == pytest.approx(once.interval.high)
 
 
-@pytest.mark.parametrize("values", [(), (1.0,), (1.0, 2.0, 3.0, 4.0, 5.0), (2.0,) * 50])
+@pytest.mark.parametrize("values", [(), (1.0,), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0), (2.0,) * 50])
 def test_no_interval_for_few_cases_or_equal_values(values: tuple[float, ...]) -> None:
     assert [each.interval for each in summarise_scores(*map(make_number, values))] == [None] * bool(values)
 
@@ -150,7 +170,9 @@ def test_rubric_scores_are_averaged_by_type_and_language_like_scorers() -> None:
     assert rubric.by["language"]["hi"][0] == flow
     groups = ["all", "category conversation-flow", "category task-completion", "language en", "language hi"]
     assert [each.group_label for each in make_rubric_rows(rubric)] == groups
-    low, high = DescrStatsW(np.array(values)).tconfint_mean()
+    interval = skewed_mean_interval(12, 6.25, float(np.var(values, ddof=1)), skewness(list(map(float, values))))
+    assert interval is not None
+    low, high = interval.low, interval.high
     shown = f"accuracy 6.25 ({low:.2f}–{high:.2f}), helpfulness 5.00; 12 replies"
     assert make_rubric_rows(rubric)[0].sentence == shown
 

@@ -401,7 +401,7 @@ def _with_model(rows: Rows, model: str) -> Iterator[tuple[Case, Result]]:
 def test_markdown_contains_what_a_reviewer_needs() -> None:
     text = export_text("markdown", make_run(), ALL)
     assert text.startswith("### v1.0-cheap: 50.0 % passed\n")
-    assert "| m | 50.0 % | 9.5–90.5 % | 1 | 1 | 1 | 1 | 1 |" in text
+    assert "| m | 50.0 % | 1.3–98.7 % | 1 | 1 | 1 | 1 | 1 |" in text
     failure = "- `a-1`: `why 1`\n  - Prompt: `Where is said failed`\n  - Reply: `said failed`\n"
     assert f"**1 failed**\n\n{failure}" in text
     assert "- 1 errored: `why 2`" in text
@@ -582,7 +582,7 @@ def test_the_html_page_has_no_external_address_and_a_csp_that_blocks_loading() -
 def test_the_html_page_shows_rates_with_intervals_and_reasons() -> None:
     page = export_text("html", make_run(), ALL)
     assert '<p class="big">50.0 %</p>' in page
-    assert "With 95 % confidence the true rate is 9.5–90.5 %." in page
+    assert "With 95 % confidence the true rate is 1.3–98.7 %." in page
     assert '<path class="whisker" d="M9.45 2.5V7.5M9.45 5H90.55M90.55 2.5V7.5" />' in page
     for number, outcome in enumerate(Outcome):
         assert page.count(f'<details class="{outcome.value}">') == 1

@@ -133,8 +133,8 @@ def test_several_models_have_separate_rates_and_no_pooled_one(capsys: pytest.Cap
     assert "2/4" not in text
     assert [line.split() for line in text.partition("by category")[2].splitlines()[:3]] == [
         ["m", "n"],
-        ["one", "1/1", "100", "%", "(20.7–100.0", "%)", "0/1", "0", "%", "(0.0–79.3", "%)"],
-        ["two", "1/1", "100", "%", "(20.7–100.0", "%)", "0/1", "0", "%", "(0.0–79.3", "%)"],
+        ["one", "1/1", "100", "%", "(2.5–100.0", "%)", "0/1", "0", "%", "(0.0–97.5", "%)"],
+        ["two", "1/1", "100", "%", "(2.5–100.0", "%)", "0/1", "0", "%", "(0.0–97.5", "%)"],
     ]
     assert [
         line.split()[:3] for line in print_to_text(make_run(), rows[::2], capsys).splitlines() if "2/2" in line
@@ -142,8 +142,8 @@ def test_several_models_have_separate_rates_and_no_pooled_one(capsys: pytest.Cap
     out = io.StringIO()
     export("markdown", make_run(models=("m", "n")), rows, out)
     assert "<summary>By category</summary>" in out.getvalue()
-    assert "| one | m | 100 % | 20.7–100.0 % | 1 | 0 |" in out.getvalue()
-    assert "| one | n | 0 % | 0.0–79.3 % | 0 | 1 |" in out.getvalue()
+    assert "| one | m | 100 % | 2.5–100.0 % | 1 | 0 |" in out.getvalue()
+    assert "| one | n | 0 % | 0.0–97.5 % | 0 | 1 |" in out.getvalue()
     assert "together" not in out.getvalue()
     assert "2 of 4" not in out.getvalue()
 

@@ -13,8 +13,9 @@ import pandas as pd
 import polars as pl
 import pytest
 from msgspec.structs import replace
-from statsmodels.stats.weightstats import DescrStatsW  # type: ignore[import-untyped]
+from scipy.stats import skew  # type: ignore[import-untyped]
 
+from pramana.analyse.intervals import skewed_mean_interval
 from pramana.errors import InvalidInput
 from pramana.installation import make_install_command
 from pramana.model import Case, Check, Outcome, Reply, Result, Run, ToolCall
@@ -194,8 +195,11 @@ def test_rubric_scores_are_in_every_report() -> None:
     markdown = export_text("markdown", make_run(), rows)
     assert "**Rubric scores, 1 to 10**\n\n|  | Model | Accuracy | Helpfulness | Replies |\n" in markdown
     given = [3 + number % 5 for number in range(12)]
-    low, high = DescrStatsW(np.array(given)).tconfint_mean()
-    mean = f"{sum(given) / 12:.2f} ({low:.2f}–{high:.2f})"
+    interval = skewed_mean_interval(
+        12, float(np.mean(given)), float(np.var(given, ddof=1)), float(skew(given, bias=False))
+    )
+    assert interval is not None
+    mean = f"{sum(given) / 12:.2f} ({interval.low:.2f}–{interval.high:.2f})"
     assert f"| all | m | {mean} | 8.00 | 12 |" in markdown
     assert "| language hi | m |" in markdown
     assert "  - Rubric scores: accuracy 3, helpfulness 8 (of 10)\n" in markdown

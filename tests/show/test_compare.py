@@ -470,8 +470,8 @@ def test_slower_calls_are_reported_even_if_no_verdict_changed() -> None:
     base, new = store_run(make_cases(8), took=0.301, **SPOKEN), store_run(make_cases(8), took=2.0, **SPOKEN)
     text = compare_as_text(base, new)
     assert text.startswith(
-        "No difference seen: all 8 cases ended as before, but 8 cases prove little. A loss of up to 33 points cannot be "
-        "excluded; if nothing changed, about 73 cases would exclude one of 5 points. "
+        "No difference seen: all 8 cases ended as before, but 8 cases prove little. A loss of up to 37 points cannot be "
+        "excluded; if nothing changed, about 72 cases would exclude one of 5 points. "
         "Slower: voice to voice by 1.70 s (median of 8 cases); statistically significant."
     )
     assert (

@@ -34,15 +34,12 @@ from msgspec import Struct
 from pramana.analyse.intervals import (
     Interval,
     align_with_test,
-    case_difference_interval,
     cases_needed,
-    cases_to_exclude_loss,
     mcnemar_p_value,
-    normal_quantile,
-    paired_difference_interval,
     sign_flip_p_value,
 )
 from pramana.analyse.labels import TWO_RUN_LABELS, SideLabels
+from pramana.analyse.mean_bounds import case_mean_interval, cases_to_exclude_loss
 from pramana.analyse.numbers import format_point_difference, format_points, pluralise
 from pramana.analyse.pairing import (
     DifferentJudges,
@@ -292,8 +289,8 @@ class _Evidence(Struct, frozen=True):
     cases: int
     changed: int
     """How many cases changed in any variant."""
-    mean_square: float
-    """Of the cases' differences; with one reply per case, the share of cases that flipped."""
+    differences: tuple[float, ...]
+    """By case, its mean difference over its variants."""
 
     @property
     def is_significant(self) -> bool:
@@ -307,7 +304,8 @@ class _Evidence(Struct, frozen=True):
         return "no_change" if not self.changed or self.interval.is_within(margin) else "inconclusive"
 
     def count_needed(self, margin: float) -> int | None:
-        return cases_needed(margin, self.mean_square, alpha=self.alpha) if margin else None
+        mean_square = _mean([each * each for each in self.differences]) or 0.0  # with one reply, the share that flipped
+        return cases_needed(margin, mean_square, alpha=self.alpha) if margin else None
 
 
 def _test_difference(pairs: Sequence[Pair], alpha: float) -> _Evidence:
@@ -319,7 +317,6 @@ def _test_difference(pairs: Sequence[Pair], alpha: float) -> _Evidence:
     if len(units) == len(pairs) and all(each.repeats == 1 for each in pairs):
         lost, gained = differences.count(-1.0), differences.count(1.0)
         test, p_value = "exact McNemar", mcnemar_p_value(lost, gained)
-        interval = paired_difference_interval(lost, gained, len(pairs), normal_quantile(1 - alpha))
     else:
         scale = min(math.lcm(*{each.repeats * len(variants) for variants in units for each in variants}), MAX_PARTS)
         whole = [
@@ -330,7 +327,7 @@ def _test_difference(pairs: Sequence[Pair], alpha: float) -> _Evidence:
             for variants in units
         ]
         test, p_value = "sign flips by case", sign_flip_p_value(whole)
-        interval = case_difference_interval(differences, alpha)
+    interval = case_mean_interval(differences, -1.0, 1.0, confidence=1 - alpha)
     return _Evidence(
         estimate,
         align_with_test(interval, estimate or 0.0, significant=p_value <= alpha),
@@ -339,7 +336,7 @@ def _test_difference(pairs: Sequence[Pair], alpha: float) -> _Evidence:
         test,
         len(units),
         sum(1 for variants in units if any(each.difference for each in variants)),
-        _mean([each * each for each in differences]) or 0.0,
+        tuple(differences),
     )
 
 
@@ -422,8 +419,7 @@ def _describe_possible_loss(
         return f"{possible} if results without a verdict count as failed."
     enough = 0
     if margin:
-        repeated = evidence.test == "sign flips by case"
-        enough = cases_to_exclude_loss(margin, evidence.mean_square, repeated=repeated, alpha=evidence.alpha)
+        enough = cases_to_exclude_loss(margin, evidence.differences, alpha=evidence.alpha)
     if enough <= evidence.cases:
         return f"{possible}."
     return f"{possible}; if nothing changed, about {enough:,} cases would exclude one of {_format_margin(margin)}."

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from pramana.analyse.intervals import exact_lower_bound
+from pramana.analyse.mean_bounds import rate_lower_bound
 from pramana.analyse.numbers import pluralise, shorten_name
 from pramana.analyse.summary import NamedCases, Rate, Summary
 from pramana.model import Outcome
@@ -94,7 +94,7 @@ def check_pass_rate(rate: Rate, expected_count: int, minimum: float, confidence:
     said += f", with {without:,} without a verdict counted as failed" if without else ""
     if confidence is None:
         return MinimumCheck(share >= minimum, f"{said}, and {_format_minimum(minimum)} is required")
-    lowest = exact_lower_bound(int(rate.passed / rate.per_case), max(1, total // rate.per_case), confidence)
+    lowest = rate_lower_bound(int(rate.passed / rate.per_case), max(1, total // rate.per_case), confidence)
     shown = math.floor(lowest * 1000) / 1000  # round down: a lower bound must not be overstated
     bound = f"at {_format_minimum(confidence)} confidence the pass rate is at least {_format_minimum(shown)}"
     return MinimumCheck(lowest >= minimum, f"{said}: {bound}, and {_format_minimum(minimum)} is required")

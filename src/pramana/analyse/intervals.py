@@ -1,4 +1,4 @@
-"""Statistics: counts in; intervals, p-values and percentiles out. Standard library only, no I/O, no randomness.
+"""Statistics: numbers in; p-values, percentiles and intervals out. Standard library only, no I/O, no randomness.
 
 Three rules run through this module. *Pairs are compared, not totals*: two runs have the same cases, and cases differ
 far more than models do. *The case is the unit*: five replies to one case are not five cases; at temperature 0 they are
@@ -19,6 +19,10 @@ EXACT_WORK = 2_000_000_000
 """Bytes that counting all assignments of signs may touch (about a second); beyond, the normal approximation is used."""
 MIN_CLUSTERS = 6
 """With fewer clusters, no exact test at 5 % could tell two runs apart, so an approximation should not either."""
+MIN_CASES_OF_MEAN = 8
+"""With fewer cases, the coverage of `skewed_mean_interval` falls below 94 %."""
+RATIO_TAIL_FACTOR = 0.8
+"""The interval of a ratio leaves out this much less than it says, 4 % instead of 5 %: its coverage is approximate."""
 EXACT_FREEDOM = 200
 """Student's quantile is exact up to this many degrees of freedom; beyond, a series is accurate to 1e-8."""
 EXACT_CASES = 1_000
@@ -48,57 +52,6 @@ def normal_quantile(confidence: float) -> float:
 Z95 = normal_quantile(CONFIDENCE)
 
 
-def wilson_interval(passed: float, total: float, z: float = Z95) -> Interval:
-    """Return Wilson's interval of a proportion; without observations, 0 to 1.
-
-    Counts may be fractions: for `k` replies to each of `n` cases, pass the share times `n`, out of `n`.
-
-    >>> wilson_interval(9, 10)
-    Interval(low=0.5958..., high=0.9821...)
-    """
-    if total <= 0:
-        return Interval(0.0, 1.0)
-    share, spread = passed / total, z * z / total
-    centre = (share + spread / 2) / (1 + spread)
-    half = z / (1 + spread) * math.sqrt(share * (1 - share) / total + spread / (4 * total))
-    return Interval(
-        0.0 if passed <= 0 else max(0.0, centre - half),
-        1.0 if passed >= total else min(1.0, centre + half),
-    )
-
-
-def exact_lower_bound(passed: int, total: int, confidence: float) -> float:
-    """Return the exact one-sided lower bound of a proportion (Clopper and Pearson's).
-
-    Its coverage is at least the stated confidence for every proportion; Wilson's falls short for proportions near one.
-
-    >>> round(exact_lower_bound(20, 20, 0.95), 4), exact_lower_bound(0, 5, 0.95)
-    (0.8609, 0.0)
-    """
-    if passed <= 0:
-        return 0.0
-
-    def chance_of_as_many(share: float) -> float:
-        """Return the probability of at least `passed` if this were the proportion."""
-        if share <= 0 or share >= 1:
-            return float(share >= 1)
-        odds, term = share / (1 - share), 0.0
-        log_term = (
-            math.lgamma(total + 1)
-            - math.lgamma(passed + 1)
-            - math.lgamma(total - passed + 1)
-            + passed * math.log(share)
-            + (total - passed) * math.log1p(-share)
-        )
-        term = tail = math.exp(log_term)
-        for each in range(passed, total):
-            term *= (total - each) / (each + 1) * odds
-            tail += term
-        return tail
-
-    return _find_crossing(lambda share: chance_of_as_many(share) <= 1 - confidence, 0.0, passed / total)
-
-
 def mcnemar_p_value(lost: int, gained: int) -> float:
     """Return the exact two-sided p-value of McNemar's test, whose null hypothesis is that losses and gains are equal.
 
@@ -123,77 +76,12 @@ def mcnemar_p_value(lost: int, gained: int) -> float:
     return min(1.0, 2 * math.exp(log_term - flips * math.log(2) + math.log(relative)))
 
 
-def paired_difference_interval(lost: int, gained: int, pairs: int, z: float = Z95) -> Interval:
-    """Return Tango's score interval of the difference (new minus base) of two paired proportions.
-
-    Chosen over Newcombe's hybrid because runs of one suite have few flips or none. Newcombe's width depends on the
-    correlation of the two outcomes, and shrinks towards zero if all pairs agree; Tango's is then z²/(n + z²), close to
-    the rule of three. It also inverts McNemar's own score test: wherever `mcnemar_p_value` is at most 0.05, the 95 %
-    interval excludes zero, so interval and verdict cannot contradict each other (a test covers all tables).
-    """
-    if pairs <= 0:
-        return Interval(-1.0, 1.0)
-
-    def distance(difference: float) -> float:
-        """Return how many standard errors the data lie above a hypothetical difference."""
-        above = gained - lost - pairs * difference
-        linear = (2 * pairs + lost - gained) * difference - lost - gained
-        constant = -lost * difference * (1 - difference)
-        # The maximum-likelihood probability of a loss under this difference.
-        chance = (math.sqrt(max(0.0, linear * linear - 8 * pairs * constant)) - linear) / (4 * pairs)
-        variance = pairs * (2 * chance + difference * (1 - difference))
-        if variance <= 0:
-            return 0.0 if above == 0 else math.copysign(math.inf, above)
-        return above / math.sqrt(variance)
-
-    estimate = (gained - lost) / pairs
-    return Interval(
-        -1.0 if estimate <= -1 else _find_crossing(lambda at: distance(at) >= z, -1.0, estimate),
-        1.0 if estimate >= 1 else _find_crossing(lambda at: distance(at) > -z, estimate, 1.0),
-    )
-
-
 def _find_crossing(before: Callable[[float], bool], low: float, high: float) -> float:
     """Return where a condition that holds from `low` on stops holding."""
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if before(middle) else (low, middle)
     return (low + high) / 2
-
-
-def clustered_difference_interval(differences: Sequence[float], z: float = Z95) -> Interval:
-    """Return the interval of a mean of per-case differences, each from -1 to 1.
-
-    The standard error is that of cases (a case's repeats are one observation), after adding two pseudo-cases, one at +1
-    and one at -1. With one repeat this is Bonett and Price's interval; the pseudo-cases keep a handful of cases without
-    any difference from proving that there is none. Approximate: simulated coverage is 95 % or more from 10 cases up,
-    whether a case's repeats agree or not, and close to 100 % where differences are rare or small.
-    """
-    if not differences:
-        return Interval(-1.0, 1.0)
-    cases = len(differences) + 2
-    mean = math.fsum(differences) / cases
-    square = (math.fsum(each * each for each in differences) + 2) / cases
-    half = z * math.sqrt(max(0.0, square - mean * mean) / cases)
-    return Interval(max(-1.0, mean - half), min(1.0, mean + half))
-
-
-def case_difference_interval(differences: Sequence[float], alpha: float = 0.05) -> Interval:
-    """Return the interval of a mean of per-case differences for the sign-flip test, each from -1 to 1.
-
-    The end that faces zero is Student's over cases, the other one that of `clustered_difference_interval`. The latter's
-    pseudo-cases keep few changes from proving that a loss is small; they would also deny a small loss that the test
-    proves: 20 of 75 cases that each pass once less in 20 repeats. With fewer than six cases both ends are clustered.
-    """
-    wide, count = clustered_difference_interval(differences, normal_quantile(1 - alpha)), len(differences)
-    if count < MIN_CLUSTERS:
-        return wide
-    mean = math.fsum(differences) / count
-    spread = math.fsum((each - mean) ** 2 for each in differences) / (count - 1)
-    half = student_quantile(1 - alpha, count - 1) * math.sqrt(spread / count)
-    if mean < 0:
-        return Interval(min(wide.low, mean), min(wide.high, mean + half))
-    return Interval(max(wide.low, mean - half), max(wide.high, mean)) if mean > 0 else wide
 
 
 def align_with_test(interval: Interval, estimate: float, *, significant: bool) -> Interval:
@@ -255,7 +143,7 @@ def cases_needed(difference: float, flipping: float, *, alpha: float = 0.05, pow
     uncorrected = (spread / difference) ** 2
     if uncorrected > EXACT_CASES:
         return math.ceil(uncorrected / 4 * (1 + math.sqrt(1 + 4 / (uncorrected * abs(difference)))) ** 2)
-    return _find_smallest(lambda cases: mcnemar_power(cases, difference, flipping, alpha=alpha) >= power)
+    return find_smallest(lambda cases: mcnemar_power(cases, difference, flipping, alpha=alpha) >= power)
 
 
 def mcnemar_power(cases: int, difference: float, flipping: float, *, alpha: float = 0.05) -> float:
@@ -294,7 +182,7 @@ def _binomial_chance(hits: int, total: int, share: float) -> float:
     return math.exp(log_ways + hits * math.log(share) + (total - hits) * math.log1p(-share))
 
 
-def _find_smallest(suffices: Callable[[int], bool]) -> int:
+def find_smallest(suffices: Callable[[int], bool]) -> int:
     """Return the smallest count that suffices, if every larger one does."""
     most = 1
     while not suffices(most):
@@ -304,29 +192,6 @@ def _find_smallest(suffices: Callable[[int], bool]) -> int:
         middle = (least + most) // 2
         least, most = (least, middle) if suffices(middle) else (middle, most)
     return most
-
-
-def cases_to_exclude_loss(
-    loss: float, flipping: float, *, repeated: bool = False, alpha: float = 0.05, power: float = 0.8
-) -> int:
-    """Return how many cases give an interval that ends above -`loss`, if nothing changed but a share flips by chance.
-
-    The interval is Tango's, or, with repeats, the clustered one; then `flipping` is the mean square of the cases'
-    differences. Normal approximation, with the score's own variance under the loss.
-
-    >>> cases_to_exclude_loss(0.05, 0.0), cases_to_exclude_loss(0.05, 0.05)
-    (73, 215)
-    """
-    by_interval, by_chance = normal_quantile(1 - alpha), NormalDist().inv_cdf(power) * math.sqrt(flipping)
-    linear, constant = -2 * loss - flipping, flipping / 2 * loss * (1 + loss)  # as in Tango's interval, at -loss
-    chance = (math.sqrt(max(0.0, linear * linear - 8 * constant)) - linear) / 4
-    variance = max(0.0, 2 * chance - loss * (1 + loss))
-
-    def excludes(cases: int) -> bool:
-        expected = (cases * flipping + 2) / (cases + 2) ** 2 if repeated else variance / cases
-        return by_interval * math.sqrt(expected) + by_chance / math.sqrt(cases) <= loss
-
-    return _find_smallest(excludes)
 
 
 def adjust_p_values(p_values: Sequence[float]) -> list[float]:
@@ -378,23 +243,52 @@ def median_interval(ranges: Sequence[tuple[float, float]], alpha: float = 0.05) 
     return Interval(sorted(low for low, _ in ranges)[within - 1], sorted(high for _, high in ranges)[count - within])
 
 
-def ratio_difference_interval(rows: Sequence[tuple[int, int, int, int]], alpha: float = 0.05) -> Interval | None:
+def ratio_difference_interval(
+    rows: Sequence[tuple[int, int, int, int]], confidence: float = CONFIDENCE
+) -> Interval | None:
     """Return the interval of a difference of two pooled rates (new minus base); None for fewer than six clusters.
 
-    A row is a cluster: errors and words of the base, then of the new side. The standard error is the linearised one of
-    a ratio of sums, with clusters as the units; the quantile is Student's. Approximate: too narrow for few, unequal
-    clusters.
+    A row is a cluster: errors and words of the base, then of the new side. The standard error comes from leaving out
+    each cluster once, which allows for one that is much longer than the others; the quantile is Student's, of a
+    slightly higher confidence. Simulated coverage is 94 % or more from six clusters up.
     """
     count = len(rows)
-    words = sum(row[1] for row in rows), sum(row[3] for row in rows)
-    if count < MIN_CLUSTERS or not all(words):
-        return None
-    before, now = sum(row[0] for row in rows) / words[0], sum(row[2] for row in rows) / words[1]
-    spread = math.fsum(
-        ((row[2] - now * row[3]) / words[1] - (row[0] - before * row[1]) / words[0]) ** 2 for row in rows
+    base_errors, base_words, new_errors, new_words = (
+        (sum(column) for column in zip(*rows, strict=True)) if rows else (0,) * 4
     )
-    half = student_quantile(1 - alpha, count - 1) * math.sqrt(spread * count / (count - 1))
-    return Interval(now - before - half, now - before + half)
+    if count < MIN_CLUSTERS or any(row[1] >= base_words or row[3] >= new_words for row in rows):
+        return None
+    difference = new_errors / new_words - base_errors / base_words
+    without = [
+        (new_errors - row[2]) / (new_words - row[3]) - (base_errors - row[0]) / (base_words - row[1]) for row in rows
+    ]
+    centre = math.fsum(without) / count
+    spread = math.fsum((each - centre) ** 2 for each in without) * (count - 1) / count
+    half = student_quantile(1 - RATIO_TAIL_FACTOR * (1 - confidence), count - 1) * math.sqrt(spread)
+    return Interval(difference - half, difference + half)
+
+
+def skewed_mean_interval(
+    cases: float, mean: float, variance: float, skewness: float, confidence: float = CONFIDENCE
+) -> Interval | None:
+    """Return the interval of a mean of numbers without known bounds; None for fewer than eight cases or equal values.
+
+    It covers Student's interval and Hall's, which corrects for skewness. Variance and skewness are those of the sample.
+    Simulated coverage is 94 % or more from eight cases up, for distributions as skewed as the exponential one.
+
+    >>> skewed_mean_interval(25, 10.0, 4.0, 0.0)
+    Interval(low=9.174..., high=10.825...)
+    """
+    if cases < MIN_CASES_OF_MEAN or not 0 < variance < math.inf:
+        return None
+    error, quantile = math.sqrt(variance / cases), student_quantile(confidence, math.floor(cases) - 1)
+    lean = skewness / math.sqrt(cases)
+
+    def correct(quantile: float) -> float:
+        """Return the quantile of the mean's error whose corrected value is this quantile."""
+        return quantile if abs(lean) < 1e-6 else 3 / lean * (math.cbrt(1 + lean * (quantile - lean / 6)) - 1)
+
+    return Interval(mean - error * max(quantile, correct(quantile)), mean - error * min(-quantile, correct(-quantile)))
 
 
 def student_quantile(confidence: float, freedom: int) -> float:

@@ -9,7 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from pramana.analyse.intervals import Interval, wilson_interval
+from pramana.analyse.intervals import Interval
+from pramana.analyse.mean_bounds import rate_interval
 from pramana.model import Outcome, Run
 
 
@@ -51,15 +52,13 @@ class Rate(Struct, frozen=True):
 
     @property
     def interval(self) -> Interval | None:
-        """Wilson's 95 % interval of the pass rate (`low`, `high`), by cases, not replies; None without verdicts.
+        """The 95 % interval of the pass rate (`low`, `high`), Clopper and Pearson's, by cases, not replies.
 
         Several results of one case are not several cases. They count as if they always agreed: at temperature 0 they
-        nearly do, and otherwise the interval is too wide rather than too narrow. Repeats never narrow it.
+        nearly do, and otherwise the interval is too wide rather than too narrow. None without verdicts.
         """
         return (
-            wilson_interval(self.passed / self.per_case, self.scored_count / self.per_case)
-            if self.scored_count
-            else None
+            rate_interval(self.passed / self.per_case, self.scored_count / self.per_case) if self.scored_count else None
         )
 
     def as_data(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from pramana.analyse.intervals import CONFIDENCE, MIN_CLUSTERS, Interval, student_quantile
+from pramana.analyse.intervals import Interval, skewed_mean_interval
 from pramana.analyse.judgements import RUBRIC
 from pramana.model import Check, Facets
 
@@ -35,7 +35,7 @@ class ScoreSummary(Struct, frozen=True):
     """How many replies have the score."""
     mean: float | None = None
     interval: Interval | None = None
-    """The 95 % interval of the mean, with cases as the units; None for fewer than six cases, for equal values, and for
+    """The 95 % interval of the mean, with cases as the units; None for fewer than eight cases, equal values or
     labels."""
     labels: Mapping[str, int] = {}
     """How many replies have each label, most frequent first."""
@@ -54,27 +54,31 @@ class ScoreSummary(Struct, frozen=True):
         }
 
 
-class _RunningMean:
-    """A running mean and sum of squared deviations (Welford's algorithm)."""
+class _RunningMoments:
+    """A running mean, with the sums of squared and cubed deviations from it (Welford's and Terriberry's formulas)."""
 
-    __slots__ = ("count", "mean", "squares")
+    __slots__ = ("count", "cubes", "mean", "squares")
 
     def __init__(self) -> None:
-        self.count, self.mean, self.squares = 0, 0.0, 0.0
+        self.count, self.mean, self.squares, self.cubes = 0, 0.0, 0.0, 0.0
 
     def add(self, value: float) -> None:
+        before, known = value - self.mean, self.count
         self.count += 1
-        before = value - self.mean
-        self.mean += before / self.count
-        self.squares += before * (value - self.mean)
+        step = before / self.count
+        added = before * step * known
+        self.cubes += added * step * (known - 1) - 3 * step * self.squares
+        self.squares += added
+        self.mean += step
 
     def interval(self, results_per_case: int) -> Interval | None:
-        """Return Student's interval of the mean; several results of a case count as if they always agreed."""
+        """Return the interval of the mean; several results of a case count as if they always agreed."""
         cases = self.count / max(1, results_per_case)
-        if cases < MIN_CLUSTERS or not 0 < self.squares < math.inf:
+        if cases <= 2 or not 0 < self.squares < math.inf:
             return None
-        half = student_quantile(CONFIDENCE, math.floor(cases) - 1) * math.sqrt(self.squares / self.count / (cases - 1))
-        return Interval(self.mean - half, self.mean + half)
+        skewness = math.sqrt(self.count) * self.cubes / self.squares**1.5 * math.sqrt(cases * (cases - 1)) / (cases - 2)
+        variance = self.squares / self.count * cases / (cases - 1)
+        return skewed_mean_interval(cases, self.mean, variance, skewness if math.isfinite(skewness) else 0.0)
 
 
 class ScoreTally:
@@ -89,7 +93,7 @@ class ScoreTally:
     """
 
     def __init__(self) -> None:
-        self._numbers: dict[_ScoreKey, _RunningMean] = {}
+        self._numbers: dict[_ScoreKey, _RunningMoments] = {}
         self._labels: dict[_ScoreKey, Counter[str]] = {}
 
     def add(self, model: str, check: Check) -> None:
@@ -107,7 +111,7 @@ class ScoreTally:
         """Count a number by the name and version of its check."""
         kind = (check_name, check_version, model)
         if kind in self._numbers or len(self._numbers) < MAX_SCORE_KEYS:
-            self._numbers.setdefault(kind, _RunningMean()).add(value)
+            self._numbers.setdefault(kind, _RunningMoments()).add(value)
 
     def summarise(self, results_per_case: int) -> tuple[ScoreSummary, ...]:
         """Return the summaries so far, by name; `results_per_case` is the most results of one case and model."""

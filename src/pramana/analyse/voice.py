@@ -17,7 +17,6 @@ import msgspec
 from msgspec import Struct, to_builtins
 
 from pramana.analyse.comparison import compare
-from pramana.analyse.intervals import wilson_interval
 from pramana.analyse.pairing import SCORED
 from pramana.errors import InvalidInput
 from pramana.model import Outcome, Plan, Reply, Result
@@ -145,14 +144,6 @@ class EventShare(Struct, frozen=True):
     def value(self) -> float | None:
         """The share; None for fewer than `MIN_EVENT_OPPORTUNITIES` opportunities."""
         return self.happened / self.of if self.of >= MIN_EVENT_OPPORTUNITIES else None
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """Wilson's interval at 95 %; None where there is no value."""
-        if self.value is None:
-            return None
-        found = wilson_interval(self.happened, self.of)
-        return found.low, found.high
 
 
 class TurnTaking(Struct, frozen=True):

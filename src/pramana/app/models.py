@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pramana import clock, settings
-from pramana.analyse.intervals import percentile, wilson_interval
+from pramana.analyse.intervals import percentile
+from pramana.analyse.mean_bounds import rate_interval
 from pramana.analyse.summary import Rate
 from pramana.analyse.voice import name_speech_recognition
 from pramana.app import App, User, use_case
@@ -53,7 +54,10 @@ class RateView(OutcomesView, frozen=True, kw_only=True):
     """Outcomes of results. The pass rate counts only those with a verdict; errors are counted separately."""
 
     pass_rate: float | None
-    interval: Annotated[tuple[float, float] | None, Meta(description="Wilson's 95 % interval, with cases as the units")]
+    interval: Annotated[
+        tuple[float, float] | None,
+        Meta(description="95 % interval of the pass rate, with cases as the units"),
+    ]
     n: Annotated[int, Meta(description="Results with a verdict")]
     cases: Annotated[int, Meta(description="Number of different cases")]
     latency_ms: LatencyView
@@ -206,7 +210,7 @@ def _rate_fields(measured: Sequence[RunMeasurements], case_count: int) -> dict[s
     whole = Rate(**counts)
     # Several results of one case, repeats or other runs, are not several cases: they must not narrow the interval.
     a_case = max(1.0, whole.total / case_count) if case_count else 1.0
-    interval = wilson_interval(whole.passed / a_case, whole.scored_count / a_case) if whole.scored_count else None
+    interval = rate_interval(whole.passed / a_case, whole.scored_count / a_case) if whole.scored_count else None
     # Each list is sorted, and sorting a concatenation of sorted lists is faster than merging them.
     times = (
         measured[0].times_s if len(measured) == 1 else sorted(chain.from_iterable(each.times_s for each in measured))

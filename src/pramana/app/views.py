@@ -63,7 +63,7 @@ class ModelRateView(View, frozen=True, kw_only=True):
         float | None, Meta(description="Pass rate of the results with a verdict; null if there are none")
     ]
     interval: Annotated[
-        tuple[float, float] | None, Meta(description="Wilson's 95 % interval of the pass rate, with cases as the units")
+        tuple[float, float] | None, Meta(description="95 % interval of the pass rate, with cases as the units")
     ]
 
 
@@ -108,7 +108,7 @@ class RunView(View, frozen=True, kw_only=True):
         float | None, Meta(description="Pass rate of the results with a verdict; null if there are none")
     ]
     interval: Annotated[
-        tuple[float, float] | None, Meta(description="Wilson's 95 % interval of the pass rate, with cases as the units")
+        tuple[float, float] | None, Meta(description="95 % interval of the pass rate, with cases as the units")
     ]
     model_rates: Annotated[
         tuple[ModelRateView, ...] | None,

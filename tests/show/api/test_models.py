@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pramana.analyse.intervals import wilson_interval
+from pramana.analyse.mean_bounds import rate_interval
 from pramana.app.models import HistoryView, OfferView
 from pramana.hash import hash_case
 from pramana.model import Case, Check, Failure, Key, Outcome, Plan, PlannedScorer, Reply, Result, Target, Usage
@@ -74,7 +74,7 @@ def test_the_history_of_a_model_has_runs_and_days(client_per_store: Client) -> N
     found = read_history(client_per_store)
     assert [each["run"] for each in found["runs"]] == [first, second]
     one, two = found["runs"]
-    interval = wilson_interval(7, 9)
+    interval = rate_interval(7, 9)
     assert (one["passed"], one["failed"], one["errored"], one["n"], one["cases"]) == (7, 2, 1, 9, 10)
     assert one["passRate"] == pytest.approx(7 / 9)
     assert one["interval"] == pytest.approx([interval.low, interval.high], abs=0.03)

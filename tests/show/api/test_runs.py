@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pandas as pd
 import pytest
 
-from pramana.analyse.intervals import wilson_interval
+from pramana.analyse.mean_bounds import rate_interval
 from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDetailView, RunView
 from pramana.bench import rescore_run
 from pramana.hash import hash_case
@@ -74,8 +74,8 @@ def copy_runs(store: Store, number: int) -> None:
             connection.execute(text(statement), {"start": last + 1, "end": last + number, "first": first})
 
 
-def _wilson(passed: float, total: float) -> list[float]:
-    found = wilson_interval(passed, total)
+def _rate_interval(passed: float, total: float) -> list[float]:
+    found = rate_interval(passed, total)
     return [found.low, found.high]
 
 
@@ -198,8 +198,8 @@ def test_a_list_includes_outcomes_on_request(client_per_store: Client) -> None:
         make_shape(RunView).model_validate(each)
     found = {each["id"]: each for each in listed}
     assert found[one]["outcomes"] == {"passed": 7, "failed": 2, "errored": 1, "unscored": 0, "skipped": 0}
-    assert (found[one]["passRate"], found[one]["interval"]) == (7 / 9, _wilson(7, 9))
-    assert (found[twice]["passRate"], found[twice]["interval"]) == (0.5, _wilson(1, 2))  # two cases, two repeats
+    assert (found[one]["passRate"], found[one]["interval"]) == (7 / 9, _rate_interval(7, 9))
+    assert (found[twice]["passRate"], found[twice]["interval"]) == (0.5, _rate_interval(1, 2))  # two cases, two repeats
     for run_id in (one, twice, two):  # a list and a page of its run never differ
         overall = client_per_store.get(f"/api/runs/{run_id}").data["summary"]["overall"]
         assert found[run_id]["passRate"] == overall["passRate"]

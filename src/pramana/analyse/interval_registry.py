@@ -1,0 +1,150 @@
+"""Every interval that Pramana shows, with its purpose, its functions and its lowest coverage: data only.
+
+An interval that says 95 % and covers the truth in 84 % is worse than none. So each is registered here with its lowest
+coverage over all settings that were tried, by exact enumeration or by simulation (`benchmarks/interval_coverage.py`). A
+test compares this table with the code: what makes an `Interval`, has a field for one or names one in a text has to be
+listed.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+REQUIRED_COVERAGE = 0.94
+
+
+class RegisteredInterval(Struct, frozen=True):
+    """One kind of interval that users see."""
+
+    name: str
+    purpose: str
+    functions: tuple[str, ...]
+    """The functions that make it, as `module:function`, within `pramana`."""
+    fields: tuple[str, ...]
+    """The fields that hold it on its way to terminal, reports, pages, API and library."""
+    method: str
+    checked_by: Literal["enumeration", "simulation"]
+    lowest_coverage: float
+    """Over all settings in `settings`; the benchmark prints which one."""
+    settings: str
+
+
+_DIFFERENCE_FIELDS = (
+    "analyse.comparison:Comparison.interval",
+    "analyse.comparison:_Evidence.interval",
+    "analyse.voice:VoiceTax.interval",
+    "app.comparisons:ComparisonNumbersView.interval",
+)
+
+REGISTERED_INTERVALS = (
+    RegisteredInterval(
+        name="pass rate",
+        purpose="The rate over all cases of the same kind, with one reply a case or replies that count as one",
+        functions=("analyse.mean_bounds:rate_interval",),
+        fields=(
+            "analyse.rates:Rate.interval",
+            "app.briefs:RateView.interval",
+            "app.models:RateView.interval",
+            "app.views:ModelRateView.interval",
+            "app.views:RunView.interval",
+            "library.report:ModelReport.interval",
+            "library.report:Report.interval",
+            "report.pictures:TrendPoint.interval_high",
+            "report.pictures:TrendPoint.interval_low",
+        ),
+        method="Clopper and Pearson",
+        checked_by="enumeration",
+        lowest_coverage=0.95,
+        settings="every proportion from 0 to 1, 5 to 1,000 cases",
+    ),
+    RegisteredInterval(
+        name="lower bound of a pass rate",
+        purpose="What `assert_pass_rate(..., confidence=)` and `--confidence` compare with the minimum",
+        functions=("analyse.mean_bounds:rate_lower_bound",),
+        fields=(),
+        method="Clopper and Pearson, one-sided",
+        checked_by="enumeration",
+        lowest_coverage=0.95,
+        settings="every proportion from 0 to 1, 5 to 1,000 cases",
+    ),
+    RegisteredInterval(
+        name="difference of pass rates",
+        purpose="By how much the pass rate of the second side differs, over the same cases",
+        functions=("analyse.mean_bounds:case_mean_interval", "analyse.intervals:align_with_test"),
+        fields=_DIFFERENCE_FIELDS,
+        method="Gaffke's bounds of the mean over cases, cut or extended at zero where the exact test disagrees",
+        checked_by="enumeration",
+        lowest_coverage=0.95,
+        settings="one reply a case: losses and gains of every probability, 5 to 100 cases",
+    ),
+    RegisteredInterval(
+        name="median of differences in time",
+        purpose="By how much the times of the second side differ, and by which factor",
+        functions=("analyse.intervals:median_interval",),
+        fields=(
+            "analyse.changes:Change.interval",
+            "analyse.changes:Change.ratio_interval",
+            "app.comparisons:ChangeView.interval",
+        ),
+        method="Order statistics (the sign test inverted)",
+        checked_by="enumeration",
+        lowest_coverage=0.95,
+        settings="every distribution, 6 to 1,000 cases",
+    ),
+    RegisteredInterval(
+        name="difference of word error rates",
+        purpose="By how much the share of misheard words differs",
+        functions=("analyse.intervals:ratio_difference_interval",),
+        fields=(),
+        method="Jackknife over cases, Student's quantile",
+        checked_by="simulation",
+        lowest_coverage=0.94,
+        settings="cases of equal length, of very different length, and one case ten times as long; 6 to 50 cases",
+    ),
+    RegisteredInterval(
+        name="mean of scores",
+        purpose="The mean of a scorer's numbers or of a judge's ratings",
+        functions=("analyse.intervals:skewed_mean_interval", "analyse.scores:_RunningMoments.interval"),
+        fields=("analyse.scores:ScoreSummary.interval",),
+        method="Student's interval together with Hall's, which corrects for skewness",
+        checked_by="simulation",
+        lowest_coverage=0.94,
+        settings="normal, uniform, t with 3 degrees of freedom, exponential, beta(4.5, 0.5), ratings; 8 to 100 cases",
+    ),
+    RegisteredInterval(
+        name="corrected pass rate and agreement of a judge",
+        purpose="The pass rate by people's standards, and how well a judge agrees with them",
+        functions=("analyse.calibration:_estimate_posterior_interval",),
+        fields=(
+            "analyse.calibration:CorrectedRate.interval",
+            "analyse.calibration:JudgeAgreement.accuracy_interval",
+            "analyse.calibration:JudgeAgreement.kappa_interval",
+        ),
+        method="Jeffreys' posterior by seeded draws",
+        checked_by="simulation",
+        lowest_coverage=0.94,
+        settings="pass rates 0.5 to 0.95, judges right in 80 to 98 %, 60 to 200 labels of 300 replies",
+    ),
+)
+
+PRINTING_MODULES = (
+    "analyse.changes",
+    "analyse.comparison",
+    "analyse.scores",
+    "app.briefs",
+    "app.comparisons",
+    "app.models",
+    "app.views",
+    "library.report",
+    "report.briefs",
+    "report.figures",
+    "report.markdown",
+    "report.notebook",
+    "report.run_list",
+    "report.run_summary",
+    "show.mcp",
+    "show.tools",
+    "show.web.pages.comparison_markup",
+    "show.web.pages.home",
+)
+"""Modules with a text that names an interval or a confidence."""
