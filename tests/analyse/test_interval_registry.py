@@ -74,7 +74,7 @@ def test_every_module_that_names_an_interval_in_a_text_is_registered() -> None:
         }
         for node in ast.walk(tree):
             is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation
-            if is_text and any(each in node.value for each in ("% interval", "% confidence")):  # type: ignore[attr-defined, operator]
+            if is_text and any(each in node.value for each in ("% interval", "% confidence")):  # type: ignore[attr-defined]
                 found.add(module)
     assert found == set(PRINTING_MODULES), "list the module, after a look at where its intervals come from"
 

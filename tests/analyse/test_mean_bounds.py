@@ -209,15 +209,16 @@ def test_the_interval_with_repeats_covers_the_rate_however_the_repeats_agree(
 ) -> None:
     """Intervals that estimate the spread cover 65 % (10 cases) or 69 % (25 cases) in the worst of these worlds."""
     draw, repeats, rounds = np.random.default_rng(8), 20, 250
-    for_each = {
-        "all agree": lambda: (draw.random(cases) < rate).astype(float),
-        "none agree": lambda: np.full(cases, rate),
-        "some agree": lambda: draw.beta(3 * rate, 3 * (1 - rate), cases),
-        "rare cases always fail": lambda: np.where(draw.random(cases) < 0.05, 0.0, rate / 0.95),
-    }[agreement]
     covered = 0
     for _ in range(rounds):
-        found = case_mean_interval((draw.binomial(repeats, for_each()) / repeats).tolist())
+        rates = np.full(cases, rate)
+        if agreement == "all agree":
+            rates = (draw.random(cases) < rate).astype(float)
+        elif agreement == "some agree":
+            rates = draw.beta(3 * rate, 3 * (1 - rate), cases)
+        elif agreement == "rare cases always fail":
+            rates = np.where(draw.random(cases) < 0.05, 0.0, rate / 0.95)
+        found = case_mean_interval((draw.binomial(repeats, rates) / repeats).tolist())
         covered += found.low <= rate <= found.high
     assert covered / rounds >= 0.94
 

@@ -114,11 +114,15 @@ REGISTERED_INTERVALS = (
     RegisteredInterval(
         name="corrected pass rate and agreement of a judge",
         purpose="The pass rate by people's standards, and how well a judge agrees with them",
-        functions=("analyse.calibration:_estimate_posterior_interval",),
+        functions=("analyse.calibration:_take_interval", "analyse.calibration:_widen"),
         fields=(
             "analyse.calibration:CorrectedRate.interval",
             "analyse.calibration:JudgeAgreement.accuracy_interval",
             "analyse.calibration:JudgeAgreement.kappa_interval",
+            "app.calibrations:AgreementView.accuracy_interval",
+            "app.calibrations:AgreementView.kappa_interval",
+            "app.calibrations:CorrectedRateView.interval",
+            "model:JudgeCalibration.interval",
         ),
         method="Jeffreys' posterior by seeded draws",
         checked_by="simulation",
