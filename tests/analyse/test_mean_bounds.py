@@ -134,11 +134,11 @@ def _upper_end_by_quadrature(counts: tuple[int, int, int], middle: float) -> flo
     zeros, middles, ones = counts[0], counts[1], counts[2] + 1
 
     def chance_of_at_most(limit: float) -> float:
-        def given(weight: float) -> float:
+        def density_at(weight: float) -> float:
             share = (limit - weight) / (middle * (1 - weight))
             return float(beta.pdf(weight, ones, zeros + middles) * beta.cdf(share, middles, zeros))
 
-        return float(quad(given, 0, limit, limit=400, points=[ones / (sum(counts) + 1)])[0])
+        return float(quad(density_at, 0, limit, limit=400, points=[ones / (sum(counts) + 1)])[0])
 
     low, high = 0.0, 1.0
     for _ in range(40):
