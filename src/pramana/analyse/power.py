@@ -16,10 +16,10 @@ from msgspec import Struct
 from pramana.analyse.intervals import (
     MIN_CLUSTERS,
     cases_needed,
-    cases_to_exclude_loss,
     mcnemar_power,
     normal_quantile,
 )
+from pramana.analyse.mean_bounds import cases_to_exclude_loss
 
 POWER = 0.8
 """How probably a change of the size in question is found."""
@@ -273,5 +273,8 @@ def detectable_loss(model: AssumedModel, cases: int, repeats: int = 1) -> float 
 
 def cases_to_exclude(model: AssumedModel, margin: float, repeats: int = 1) -> int:
     """Return how many cases exclude a loss of the margin with a probability of 80 % if nothing changed."""
-    flips = model.flip_share()
-    return cases_to_exclude_loss(margin, flips / repeats, repeated=repeats > 1, power=POWER)
+    unchanged = measure_case_difference(model, 0.0, repeats)
+    changed, mean_square = unchanged.changed_share, unchanged.flip_share / repeats
+    size = min(1.0, math.sqrt(mean_square / changed)) if changed else 0.0
+    flips = round(1000 * changed)
+    return cases_to_exclude_loss(margin, [size] * flips + [0.0] * (1000 - flips), power=POWER)
