@@ -583,7 +583,7 @@ def test_the_html_page_shows_rates_with_intervals_and_reasons() -> None:
     page = export_text("html", make_run(), ALL)
     assert '<p class="big">50.0 %</p>' in page
     assert "With 95 % confidence the true rate is 1.3–98.7 %." in page
-    assert '<path class="whisker" d="M9.45 2.5V7.5M9.45 5H90.55M90.55 2.5V7.5" />' in page
+    assert '<path class="whisker" d="M1.26 2.5V7.5M1.26 5H98.74M98.74 2.5V7.5" />' in page
     for number, outcome in enumerate(Outcome):
         assert page.count(f'<details class="{outcome.value}">') == 1
         assert f"why {number}" in page
