@@ -11,7 +11,9 @@ import pytest
 import pramana
 from pramana.app import plans
 from pramana.app.plans import Budget, PlanRequest, PlanView, make_plan_view, parse_budget, parse_share
-from pramana.errors import InvalidInput
+from pramana.app.watches import choose_instruments
+from pramana.errors import InvalidInput, NotFound
+from pramana.model import Plan, Target
 from pramana.report.plans import render_plan
 from pramana.request import RunRequest
 from pramana.show.api.envelope import make_shape
@@ -19,7 +21,10 @@ from pramana.store import open_store
 
 from ..show.api.served import serve
 from ..show.test_cli import pramana as run_pramana
-from ..stores import sqlite_store
+from ..stores import home_store, sqlite_store
+from ..test_watching import Bench, DayClock, days
+
+__all__ = ["days"]  # a fixture
 
 
 @pytest.fixture(autouse=True)
@@ -175,6 +180,37 @@ def test_the_tables_of_a_plan_fit_a_terminal(make_plan: Any) -> None:
     assert "    cases    1 repeat   3 repeats   5 repeats  10 repeats" in lines
 
 
+# ── From a watch ──
+
+
+def test_the_measured_days_of_a_watch_set_the_assumptions(days: DayClock) -> None:
+    with closing(open_store(home_store())) as store:
+        bench = Bench(store, days)
+        bench.measure_until(4)
+        with pytest.raises(InvalidInput, match="has 4 measured days, and the pass rates of at least 5 are needed"):
+            make_plan_view(store, PlanRequest(detect=0.1, watch=bench.watch.id), bench.reach)
+        for day in range(4, 18):
+            bench.measure(day)
+        plan = make_plan_view(store, PlanRequest(detect=0.1, watch=bench.watch.id), bench.reach)
+    assert plan.measured is not None
+    assert (plan.cases, plan.repeats, plan.watch.instruments, plan.measured.days) == (20, 1, 2, 14)
+    assert plan.pass_rate == pytest.approx(0.9, abs=0.05)
+    assert plan.flips == pytest.approx(2 * 0.9 * 0.1, abs=0.06)
+    assert plan.watch.day_sd_points < 0.06
+    assert "of 14 days of the watch" in render_plan(plan)
+    assert "Compare two runs to measure" not in render_plan(plan)
+
+
+def test_an_unknown_watch_is_refused(make_plan: Any) -> None:
+    with pytest.raises(NotFound, match="nightly"):
+        make_plan(watch="nightly")
+
+
+def test_a_watch_of_a_text_model_has_as_many_instruments_as_a_plan_assumes() -> None:
+    plan = Plan("v1.0", None, (Target("gpt-5", "openai", "gpt-5"),), parameters={"temperature": 0.0, "seed": 42})
+    assert len(choose_instruments(plan, None)) == plans.TEXT_INSTRUMENTS == PlanRequest(detect=0.1).instruments
+
+
 # ── Front ends ──
 
 
@@ -200,6 +236,9 @@ def test_the_command_prints_the_plan_as_text_and_as_json() -> None:
         (["x.jsonl", "--detect", "5%", "--tier", "cheap"], "--tier cannot be combined with PATHS"),
         (["missing.jsonl", "--detect", "5%"], "missing.jsonl"),
         (["--detect", "5%", "--model", "nope:x"], 'unknown provider "nope"'),
+        (["--detect", "5%", "--watch", "w", "--cases", "3"], "--cases cannot be combined with --watch"),
+        (["x.jsonl", "--detect", "5%", "--watch", "w"], "PATHS cannot be combined with --watch"),
+        (["--detect", "5%", "--watch", "no-such-watch"], "no-such-watch"),
     ],
 )
 def test_bad_options_are_refused_with_what_to_write(arguments: list[str], message: str) -> None:

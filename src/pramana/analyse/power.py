@@ -130,6 +130,23 @@ def fit_model(pass_rate: float, flip_share: float | None = None, day_spread: flo
     return with_spread((low + high) / 2)
 
 
+def find_day_spread(pass_rate: float, flip_share: float, deviation: float) -> float:
+    """Return the day spread, in logits, with which the pass rates of days have this standard deviation; at most 5.
+
+    >>> round(find_day_spread(0.9, 0.13, fit_model(0.9, 0.13, 0.5).day_difference() / math.sqrt(2)), 3)
+    0.5
+    """
+    if deviation <= 0:
+        return 0.0
+    model = fit_model(pass_rate, flip_share)
+
+    def is_less(spread: float) -> bool:
+        found = AssumedModel(model.mean_logit, model.case_spread, spread)
+        return found.day_difference() / math.sqrt(2) < deviation
+
+    return find_crossing(is_less, 0.0, 5.0)
+
+
 class CaseDifference(Struct, frozen=True):
     """How the passes of one case fall between two runs with a change between them, over the cases of a suite."""
 
@@ -189,7 +206,7 @@ def chance_of_at_least(count: int, total: int, share: float) -> float:
     """Return the probability of at least `count` of `total` cases.
 
     >>> round(chance_of_at_least(6, 78, 0.1), 3)
-    0.805
+    0.804
     """
     if share >= 1:
         return float(total >= count)

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from pramana import planning
 from pramana.analyse.delays import simulate_watch_delay
 from pramana.analyse.drift import BASELINE_DAYS, MONTH_DAYS
+from pramana.analyse.endpoint import MIN_MEASURED_DAYS, report_endpoint
 from pramana.analyse.estimate import Estimate
-from pramana.analyse.instruments import INSTRUMENTS
+from pramana.analyse.instruments import INSTRUMENTS, score_days
 from pramana.analyse.numbers import format_loss, pluralise
 from pramana.analyse.power import (
     POWER,
@@ -24,17 +25,22 @@ from pramana.analyse.power import (
     cases_to_detect,
     cases_to_exclude,
     detectable_loss,
+    find_day_spread,
     fit_model,
     measure_case_difference,
 )
 from pramana.app import App, User, use_case
 from pramana.app.providers import make_server_reach
 from pramana.app.views import View
+from pramana.app.watches import read_watch
 from pramana.errors import InvalidInput, Problem, quote_text
 from pramana.request import RunRequest, check_struct_values
 from pramana.run.accounts import ProviderReach
 from pramana.store.store import Store
+from pramana.watching import read_feature_days
 
+TEXT_INSTRUMENTS = 8
+"""Instruments of a watch of a text model, unless its user chooses some."""
 DEFAULT_TIER = "moderate"
 """The tier whose cases are planned with, unless cases are chosen."""
 Share = Annotated[float, Meta(ge=0.001, le=0.999)]
@@ -129,8 +135,16 @@ class PlanRequest(Struct, frozen=True, kw_only=True):
     instruments: Annotated[
         Annotated[int, Meta(ge=1, le=100)],
         Meta(title="Instruments", description="Instruments of the watch, which together keep one false-alarm rate"),
-    ] = len(INSTRUMENTS)
+    ] = TEXT_INSTRUMENTS
     budget: Budget | None = None
+    watch: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=100)] | None,
+        Meta(
+            title="Watch",
+            description="Name or ID of a watch, whose measured days set the pass rate, the flips, the day-to-day "
+            "deviation, the cases, the repeats, the instruments and the model",
+        ),
+    ] = None
     run: RunRequest | None = None
     """The models whose prices count, and the cases that are sent to them. Without models, no cost is computed."""
 
@@ -179,7 +193,7 @@ class ComparisonPlanView(View, frozen=True, kw_only=True):
     table: tuple[DetectableView, ...]
 
 
-class DelayView(View, frozen=True, kw_only=True):
+class LossDelayView(View, frozen=True, kw_only=True):
     """Days until half of the simulated months see a loss."""
 
     loss: float
@@ -192,13 +206,21 @@ class DelayView(View, frozen=True, kw_only=True):
 class WatchPlanView(View, frozen=True, kw_only=True):
     """What a watch takes that sends the chosen cases every day."""
 
-    delays: tuple[DelayView, ...]
-    with_unlimited_calls: Annotated[DelayView, Meta(description="The loss to detect, if calls cost nothing")]
+    delays: tuple[LossDelayView, ...]
+    with_unlimited_calls: Annotated[LossDelayView, Meta(description="The loss to detect, if calls cost nothing")]
     day_sd_points: Annotated[float, Meta(description="How far days differ by themselves, as a share of the pass rate")]
     baseline_days: int
     instruments: int
     spending_per_day: SpendingView
     spending_with_baseline: Annotated[SpendingView, Meta(description="Of the baseline and 30 further days")]
+
+
+class MeasuredWatchView(View, frozen=True, kw_only=True):
+    """The measured days of a watch."""
+
+    name: str
+    days: int
+    next_day_rank_correlation: float
 
 
 class PlanView(View, frozen=True, kw_only=True):
@@ -221,6 +243,7 @@ class PlanView(View, frozen=True, kw_only=True):
     ]
     comparison: ComparisonPlanView
     watch: WatchPlanView
+    measured: Annotated[MeasuredWatchView | None, Meta(description="The watch whose days were used")]
     unknown_prices: tuple[str, ...]
     advice: Annotated[tuple[str, ...], Meta(description="What to do if the change cannot be seen or paid for")]
 
@@ -260,6 +283,10 @@ class _ChosenCases(NamedTuple):
 def make_plan_view(store: Store, request: PlanRequest, reach: ProviderReach | None = None) -> PlanView:
     """Return what it takes to see a change; nothing is sent and nothing is stored."""
     request.check()
+    measured = None
+    if request.watch is not None:
+        request, measured = _measure_watch(store, request, request.watch)
+        request.check()
     chosen = _choose_cases(store, request, reach)
     if request.budget:
         _refuse_unknown_cost(request.budget, chosen)
@@ -280,8 +307,35 @@ def make_plan_view(store: Store, request: PlanRequest, reach: ProviderReach | No
         priced_cases=chosen.source if chosen.estimate else None,
         comparison=comparison,
         watch=watch,
+        measured=measured,
         unknown_prices=tuple(chosen.estimate.models_without_price) if chosen.estimate else (),
         advice=tuple(_advise(request, model, chosen, comparison, watch)),
+    )
+
+
+def _measure_watch(store: Store, request: PlanRequest, reference: str) -> tuple[PlanRequest, MeasuredWatchView]:
+    """Return the request with what the measured days of a watch show."""
+    watch = store.watches.find(reference)
+    days = read_feature_days(store, watch, read_watch(store, watch).period)
+    report = report_endpoint(days, watch.baseline_days, len(watch.instruments))
+    if report is None:
+        problem = f"the watch {watch.shown_name} has {pluralise(len(days), 'measured day')}, and the pass rates of at "
+        raise InvalidInput.from_problems([Problem(f"{problem}least {MIN_MEASURED_DAYS} are needed", "watch")])
+    failures = score_days(INSTRUMENTS["pass_rate_down"], days, report.days).prompt_means.values()
+    pass_rate = min(0.999, max(0.001, 1 - math.fsum(failures) / len(failures)))
+    flips = min(0.5, 2 * report.call_standard_deviation**2 * report.prompts * report.repeats)
+    made = replace(
+        request,
+        pass_rate=pass_rate,
+        flips=flips,
+        day_sd=find_day_spread(pass_rate, flips, report.day_standard_deviation),
+        repeats=report.repeats,
+        case_count=report.prompts,
+        instruments=len(watch.instruments),
+        run=watch.request,
+    )
+    return made, MeasuredWatchView(
+        name=watch.shown_name, days=report.days, next_day_rank_correlation=report.next_day_rank_correlation
     )
 
 
@@ -346,9 +400,9 @@ def _plan_watch(request: PlanRequest, model: AssumedModel, chosen: _ChosenCases)
     )
 
 
-def _simulate(request: PlanRequest, model: AssumedModel, loss: float, cases: int | None, repeats: int) -> DelayView:
+def _simulate(request: PlanRequest, model: AssumedModel, loss: float, cases: int | None, repeats: int) -> LossDelayView:
     found = simulate_watch_delay(model, cases, repeats, loss, instruments=request.instruments, months=SIMULATED_MONTHS)
-    return DelayView(
+    return LossDelayView(
         loss=loss,
         notice_days=found.notice.median_days,
         notice_share=found.notice.seen_share,
@@ -405,7 +459,7 @@ def _advise_on_watch(request: PlanRequest, watch: WatchPlanView) -> Iterator[str
         yield "More calls a day hardly make the watch faster: how days differ decides, not how many calls they have."
 
 
-def _find_delay(watch: WatchPlanView, loss: float) -> DelayView:
+def _find_delay(watch: WatchPlanView, loss: float) -> LossDelayView:
     return next(each for each in watch.delays if each.loss == loss)
 
 

@@ -46,6 +46,7 @@ def plan(
     margin: float | str = 0.05,
     instruments: int = 8,
     budget: str | None = None,
+    watch: str | None = None,
 ) -> DetectionPlan:
     """Plan how many cases, repeats, days and calls show a loss of the pass rate; nothing is sent or stored.
 
@@ -53,7 +54,7 @@ def plan(
     share of cases whose verdict differs between two runs of the unchanged model, and `day_sd` how far its days differ,
     in logits. `instruments` is how many the watch has. `cases`, or `suite` and `tier`, choose the cases; `case_count`
     states only how many there are. With a `model`, the plan has its tokens and cost; `budget` is `"2USD"`, `"2USD/day"`
-    or `"500calls"`.
+    or `"500calls"`. With the name of a `watch`, its measured days set all of this but `detect`, `margin` and `budget`.
 
     >>> plan("10%", pass_rate=0.9, case_count=75).comparison.cases
     158
@@ -70,6 +71,7 @@ def plan(
             case_count=case_count,
             instruments=instruments,
             budget=None if budget is None else parse_budget(_require_text("budget", budget)),
+            watch=watch,
             run=RunRequest(
                 models=_read_models(model),
                 judge=judge,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pramana.analyse.drift import ALARM, MONTH_DAYS, NOTICE
 from pramana.analyse.numbers import format_loss, pluralise
 from pramana.analyse.summary import KnownTotal
-from pramana.app.plans import DelayView, PlanView, SpendingView
+from pramana.app.plans import LossDelayView, PlanView, SpendingView
 from pramana.report import figures
 
 
@@ -76,7 +76,7 @@ def _format_watch(plan: PlanView) -> Iterator[str]:
     yield f"  Baseline and {MONTH_DAYS} days: {_format_spending(watch.spending_with_baseline, plan)}"
 
 
-def _format_days(delay: DelayView, level: str) -> str:
+def _format_days(delay: LossDelayView, level: str) -> str:
     days, share = getattr(delay, f"{level}_days"), getattr(delay, f"{level}_share")
     when = f"> {MONTH_DAYS}" if days is None else str(days)
     return f"{when} (seen in {share:.0%})".replace("%", " %")
@@ -100,12 +100,19 @@ def _format_assumptions(plan: PlanView) -> Iterator[str]:
     yield "Assumptions"
     yield (
         f"  {_percent(plan.flips)} of the cases flip between two runs of the unchanged model. If its replies vary "
-        "less, fewer cases flip, and repeats add less. Compare two runs to measure this share."
+        "less, fewer cases flip, and repeats add less."
+        + ("" if plan.measured else " Compare two runs to measure this share.")
     )
+    if plan.measured:
+        days, correlation = pluralise(plan.measured.days, "day"), plan.measured.next_day_rank_correlation
+        yield (
+            f"  Pass rate, flips and the deviation of days are those of {days} of the watch {plan.measured.name}, "
+            f"where a day's correlation with the next one is {correlation:.2f}."
+        )
     if plan.day_sd:
         yield (
-            f"  Days differ by {format_loss(plan.watch.day_sd_points)} without any change ({plan.day_sd:g} logits, one "
-            "standard deviation), and so do two runs on different days, however many cases they have."
+            f"  Days differ by {format_loss(plan.watch.day_sd_points)} without any change ({plan.day_sd:.2g} logits, "
+            "one standard deviation), and so do two runs on different days, however many cases they have."
         )
     else:
         yield "  Days do not differ unless the model changes."

@@ -6,6 +6,7 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from pramana.errors import InvalidInput, escape_control_characters
 from pramana.report import terminal
@@ -45,7 +46,7 @@ _SHARE, _BUDGET = ParsedText("parse_share", "share"), ParsedText("parse_budget",
 @click.command(
     cls=GroupedCommand,
     groups={
-        "Change": "--detect --pass-rate --flips --day-sd --margin --instruments",
+        "Change": "--detect --watch --pass-rate --flips --day-sd --margin --instruments",
         "Cases": f"--cases --tier --suite {CASE_OPTION_NAMES}",
         "Cost": "--repeat --model --judge --budget",
         "Output": "--json",
@@ -80,6 +81,7 @@ _SHARE, _BUDGET = ParsedText("parse_share", "share"), ParsedText("parse_budget",
 @click.option("--tier", metavar="NAME", help="Tier of the suite [default: moderate; not with PATHS]")
 @click.option("--suite", metavar="VERSION", help="Version of the suite [default: v1.0]")
 @add_selection_options
+@click.option("--watch", metavar="WATCH", help="Take all of this from the measured days of a watch")
 @click.option(
     "--repeat",
     "repeats",
@@ -108,6 +110,8 @@ def plan(context: click.Context, /, paths: tuple[Path, ...], selection: "Selecti
     Prints what one comparison of two runs takes to detect a loss of the pass rate, how soon a watch of the same cases
     would see it, and with --model the tokens and the cost. Nothing is sent. PATHS are as in `pramana run`.
     """
+    if given["watch"] is not None:
+        _refuse_options_beside_watch(context)
     from pramana.app.plans import make_plan_view
     from pramana.report.plans import render_plan
 
@@ -124,6 +128,17 @@ def plan(context: click.Context, /, paths: tuple[Path, ...], selection: "Selecti
         for line in map(escape_control_characters, render_plan(found).splitlines()):
             click.echo(_wrap_line(line, get_terminal_size().columns))
     return 0
+
+
+def _refuse_options_beside_watch(context: click.Context) -> None:
+    """Refuse the options whose values a watch has."""
+    allowed = {"detect", "watch", "margin", "budget", "as_json"}
+    for each in context.command.params:
+        if each.name not in allowed and context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE:
+            if each.name == "paths" and not context.params["paths"]:
+                continue
+            name = each.opts[0] if isinstance(each, click.Option) else "PATHS"
+            raise click.UsageError(f"{name} cannot be combined with --watch: the watch has its own")
 
 
 def _wrap_line(line: str, columns: int) -> str:
