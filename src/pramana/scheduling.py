@@ -80,6 +80,8 @@ class Scheduler:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._delivering: asyncio.Task[None] | None = None
         self._postponed: dict[int, _Postponed] = {}
+        self._requested: set[int] = set()
+        """Watches whose day a user wants measured now."""
         self._settled_days: dict[int, str] = {}
         """The day on which the earlier days of each watch were ended."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -112,6 +114,17 @@ class Scheduler:
         if self._loop:
             with suppress(RuntimeError):  # the event loop has just ended
                 self._loop.call_soon_threadsafe(self._wake_event.set)
+
+    def request_check(self, watch: Watch) -> bool:
+        """Measure a watch's day now, whatever its time of the day; return False for a watch of another owner.
+
+        May be called from any thread.
+        """
+        if watch.owner not in self._owners:
+            return False
+        self._requested.add(watch.number)
+        self.wake()
+        return True
 
     async def run(self, stop: Stop | None = None) -> None:
         """Measure and deliver until `stop` is called, which is the method or a `Stop` that a signal sets."""
@@ -170,7 +183,13 @@ class Scheduler:
         due = []
         for watch in reversed(active):
             status, postponed = statuses.get(watch.number), self._postponed.get(watch.number)
-            if watch.number in self._tasks or status in ("measured", "missing"):
+            if status in ("measured", "missing"):
+                self._requested.discard(watch.number)
+                continue
+            if watch.number in self._tasks:
+                continue
+            if watch.number in self._requested:
+                due.append(watch)
                 continue
             if postponed and postponed.day == today and now.timestamp() < postponed.until:
                 continue
@@ -186,6 +205,7 @@ class Scheduler:
         assert this is not None  # noqa: S101 - a coroutine always runs in a task
         stop.add_callback(lambda: timers.append(asyncio.get_running_loop().call_later(STOP_GRACE_S, this.cancel)))
         today = find_today()
+        self._requested.discard(watch.number)
         self._report(SchedulerEvent("begun", watch, today))
         try:
             found = await measure_day(self._store, watch, stop=stop, reach=self._make_reach(watch))

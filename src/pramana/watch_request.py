@@ -61,8 +61,9 @@ class WatchRequest(Struct, frozen=True, kw_only=True):
         Annotated[tuple[Name, ...], Meta(max_length=50)] | None,
         Meta(description="What is measured; null: everything that applies to the model and its parameters"),
     ] = None
-    delivery: AlertDelivery | None = None
-    """Where its alerts are sent; None: nowhere."""
+    delivery: Annotated[
+        AlertDelivery | None, Meta(description="Where alerts are sent; null: nowhere", extra={"published": "webhook"})
+    ] = None
     name: Annotated[RunName | None, Meta(title="Name", description="Name of the watch, shown in lists")] = None
     note: Annotated[RunNote | None, Meta(title="Note", description="Note on the watch")] = None
 

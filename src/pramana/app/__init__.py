@@ -26,6 +26,7 @@ from pramana.errors import PramanaError
 from pramana.store.preferences import Preferences
 from pramana.store.store import Store
 from pramana.store.tokens import Role
+from pramana.store.watches import Watch
 
 __all__ = [
     "App",
@@ -101,6 +102,10 @@ class App:
     """Set when the server is about to stop; open event streams end."""
     on_run_queued: Callable[[], None] = lambda: None
     """Called when this process queues a run, so that `jobs` starts it without polling the store."""
+    on_watch_started: Callable[[], None] = lambda: None
+    """Called when this process starts a watch, so that its scheduler need not wait for its next look."""
+    request_watch_check: Callable[[Watch], bool] = lambda _: False
+    """Has the scheduler of this process measure a watch's day now; returns False if there is no such scheduler."""
     has_had_tokens: bool = False
     """Whether a token was ever created, valid or not: if so, others may be using this server."""
     have_all_tokens_ended: bool = False

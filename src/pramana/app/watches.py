@@ -176,6 +176,7 @@ class WatchDetailView(WatchView, frozen=True, kw_only=True):
     days: tuple[WatchDayView, ...]
     periods: tuple[WatchPeriodView, ...]
     alerts: tuple[WatchAlertView, ...]
+    is_public: Annotated[bool, Meta(description="Whether anyone may read the watch without a token")]
     alerts_to: Annotated[AlertChannelView | None, Meta(description="Where alerts are sent; null: nowhere")]
 
 
@@ -278,6 +279,7 @@ def read_watch(store: Store, watch: Watch) -> WatchDetailView:
             for each in periods
         ),
         alerts=tuple(_make_alert_view(each) for each in alerts),
+        is_public=watch.is_public,
         alerts_to=_make_channel_view(watch),
     )
 
@@ -412,7 +414,9 @@ def _format_time(seconds: float) -> str:
 @use_case("editor")
 def start(app: App, user: User, request: WatchRequest) -> WatchDetailView:
     """Start a watch; the scheduler measures its days."""
-    return start_watch(app.store, request, make_server_reach(app), user.name)
+    started = start_watch(app.store, request, make_server_reach(app), user.name)
+    app.on_watch_started()
+    return started
 
 
 @use_case("viewer", "heavy")

@@ -14,7 +14,7 @@ from pramana.errors import AlreadyExists, NotFound, quote_text, suggest_similar
 from pramana.providers.accounts import RegisteredProvider
 from pramana.store.engine import Database, StorePart, record_change, timestamp
 from pramana.store.records import decode_json_column, encode_json_column, escape_text
-from pramana.store.schema import providers
+from pramana.store.schema import providers, watches
 from pramana.vault import Vault, open_vault
 
 _INSERT_PROVIDER = text(
@@ -120,7 +120,7 @@ class Providers(StorePart):
             record_change(connection, "provider", provider_id, "deleted")
 
     def rotate_keys(self) -> int:
-        """Re-encrypt all keys with the vault's first key, all or none; return how many there are."""
+        """Re-encrypt all keys and webhooks with the vault's first key, all or none; return how many there are."""
         vault = self._vault()
         with self._database.write_transaction() as connection:
             query = select(providers.c.id, providers.c.secret).where(providers.c.secret.is_not(None))
@@ -128,7 +128,12 @@ class Providers(StorePart):
             for provider_id, locked in rows:
                 row = {"secret": vault.reencrypt(locked)}
                 connection.execute(update(providers).where(providers.c.id == provider_id), row)
-        return len(rows)
+            hooks = select(watches.c.watch_no, watches.c.delivery_secret).where(watches.c.delivery_secret.is_not(None))
+            hook_rows = connection.execute(hooks.with_for_update()).all()
+            for watch_no, locked in hook_rows:
+                row = {"delivery_secret": vault.reencrypt(locked)}
+                connection.execute(update(watches).where(watches.c.watch_no == watch_no), row)
+        return len(rows) + len(hook_rows)
 
     def _encrypt_key(self, key: str | bool | None) -> str | None:
         return self._vault().encrypt(key) if isinstance(key, str) else None

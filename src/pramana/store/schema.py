@@ -21,10 +21,11 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     text,
 )
 
-LATEST_MIGRATION = "0012"
+LATEST_MIGRATION = "0013"
 """The migration that matches the tables below; a store at this version is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -381,6 +382,7 @@ watches = Table(
     Column("instruments", Text, nullable=False),  # JSON array, fixed when the watch begins
     Column("delivery", Text),  # JSON: where its alerts are sent
     Column("delivery_secret", Text),  # the secret that signs them, encrypted by the vault
+    Column("public", Boolean, nullable=False, server_default=false()),  # whether anyone may read it
     sqlite_autoincrement=True,
 )
 

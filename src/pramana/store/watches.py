@@ -59,6 +59,8 @@ class Watch(Struct, frozen=True, kw_only=True):
     note: str | None = None
     delivery: Mapping[str, Any] | None = None
     """Where its alerts are sent."""
+    is_public: bool = False
+    """Whether anyone may read its state, its series and its alerts."""
 
     @property
     def shown_name(self) -> str:
@@ -248,6 +250,14 @@ class Watches(StorePart):
             active = update(watches).where(watches.c.watch_no == watch.number, watches.c.stopped.is_(None))
             if connection.execute(active, {"stopped": timestamp()}).rowcount:
                 record_change(connection, "watch", watch.id, "stopped")
+        return self.read(watch.id)
+
+    def publish(self, watch: Watch, *, is_public: bool) -> Watch:
+        """Let anyone read a watch, or no longer."""
+        with self._database.write_transaction() as connection:
+            mine = update(watches).where(watches.c.watch_no == watch.number)
+            connection.execute(mine, {"public": is_public})
+            record_change(connection, "watch", watch.id, "updated")
         return self.read(watch.id)
 
     def _read_watches(self, query: Select[Any]) -> list[Watch]:
@@ -456,6 +466,7 @@ def watch_from_row(row: RowMapping) -> Watch:
         name=unescape_optional_text(row["name"]),
         note=unescape_optional_text(row["note"]),
         delivery=None if row["delivery"] is None else decode_json_column(row["delivery"]),
+        is_public=row["public"],
     )
 
 

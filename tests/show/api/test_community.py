@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from pramana.app import App
 from pramana.show.api import make_routes
-from pramana.show.api.community import draw_badge
+from pramana.show.api.community import draw_model_badge
 from pramana.show.api.documentation import make_openapi_description
 from pramana.store.submissions import PassCounts
 
@@ -358,8 +358,8 @@ def test_a_badge_escapes_any_model_name(client: Client, model: str) -> None:
 
 
 def test_a_badge_shows_100_percent_only_without_failures() -> None:
-    assert "99 % of 1,000" in draw_badge("m", PassCounts(999, 1_000))
-    assert "100 % of 1,000" in draw_badge("m", PassCounts(1_000, 1_000))
+    assert "99 % of 1,000" in draw_model_badge("m", PassCounts(999, 1_000))
+    assert "100 % of 1,000" in draw_model_badge("m", PassCounts(1_000, 1_000))
 
 
 def test_a_badge_requires_a_token_if_the_server_does(secure_client: Client) -> None:

@@ -23,11 +23,12 @@ from .served import Client, serve
 Viewer = Annotated[Credential, require_caller(describe_caller)]
 OPEN = {
     ("GET", "/api/health"), ("HEAD", "/api/health"), ("POST", "/api/submit"), ("POST", "/api/submit/batch"),
-    ("GET", "/api/badge/{model:path}"),
+    ("GET", "/api/badge/{model:path}"), ("GET", "/api/public/watches/{watch_id}"),
+    ("GET", "/api/public/watches/{watch_id}/badge"),
 }  # fmt: skip
 """What strangers may use, or are told by the route itself whether they may."""
 SNAKE_CASE = re.compile(r"[a-z]+_[a-z_]+")
-NO_JSON = re.compile(r"/audio|/events$|/export$|/badge/")
+NO_JSON = re.compile(r"/audio|/events$|/export$|/badge/|/badge$")
 STREAMS = re.compile(r"/events$")
 
 

@@ -67,7 +67,7 @@ class ApiRequest:
     """One request.
 
     In its path `{text}`, `{other}`, `{voice}`, `{errored}`, `{stopped}` and `{served}` are the runs of the store, with
-    `/results/{1 of text}` the first result of one; `{made}` and `{token}` are the last run and token of the caller.
+    `/results/{1 of text}` the first result of one; `{made}`, `{token}` and `{watch}` are the last run, token and watch of the caller.
     """
 
     method: str
@@ -238,6 +238,33 @@ REQUESTS = (
     ApiRequest("POST", "/api/runs/{text}/scorings/9/use"),
     ApiRequest("DELETE", "/api/runs/{other}"),
     ApiRequest("DELETE", "/api/runs/nobody"),
+    ApiRequest("POST", "/api/plan", {}),
+    ApiRequest("POST", "/api/plan", {"detect": "20%"}),
+    # Watches
+    *get("/api/watches", "/api/watches?active=no", "/api/watches/nobody", "/api/watches/nobody/alerts"),
+    ApiRequest("POST", "/api/watches", {}),
+    ApiRequest("POST", "/api/watches", {"run": {"models": ["fake"], "tier": "cheap"}, "at": "25:00", "budgetUsdPerDay": -1}),
+    ApiRequest(
+        "POST", "/api/watches",
+        {
+            "run": {"models": ["fake:echo"], "tier": "cheap"}, "name": "nightly", "at": "23:59", "budgetUsdPerDay": 2,
+            "instruments": ["pass-rate"], "webhook": {"url": "https://hooks.example/secret-path", "secret": "key"},
+        },
+    ),
+    *get("/api/watches?active=true", "/api/watches/{watch}", "/api/watches/{watch}/alerts"),
+    ApiRequest("POST", "/api/watches/{watch}/check"),
+    ApiRequest("POST", "/api/watches/{watch}/accept", {"note": "a new prompt"}),
+    ApiRequest("POST", "/api/watches/{watch}/accept", {"note": 3}),
+    ApiRequest("PUT", "/api/watches/{watch}/webhook", {"url": "no url"}),
+    ApiRequest("PUT", "/api/watches/{watch}/webhook", {"url": "https://other.example/"}),
+    ApiRequest("DELETE", "/api/watches/{watch}/webhook"),
+    ApiRequest("POST", "/api/watches/{watch}/test-alert"),
+    *get("/api/public/watches/{watch}", "/api/public/watches/{watch}/badge"),
+    ApiRequest("PUT", "/api/watches/{watch}/public", {"public": "perhaps"}),
+    ApiRequest("PUT", "/api/watches/{watch}/public", {"public": True}),
+    *get("/api/public/watches/{watch}", "/api/public/watches/{watch}/badge"),
+    ApiRequest("POST", "/api/watches/{watch}/stop"),
+    ApiRequest("POST", "/api/watches/nobody/stop"),
     ApiRequest("POST", "/api/tokens", {"name": "", "role": "king"}),
     ApiRequest("POST", "/api/tokens", {"name": "night watch", "role": "viewer"}),
     ApiRequest("DELETE", "/api/tokens/{token}"),
@@ -286,7 +313,7 @@ def test_every_route_is_recorded() -> None:
 
 def _read_names(url: str) -> dict[str, str]:
     """Return the values of the placeholders in paths."""
-    found = {"made": "nothing-made", "token": "nothing-made"}
+    found = {"made": "nothing-made", "token": "nothing-made", "watch": "nothing-made"}
     names = ("text", "other", "voice", "errored", "stopped", "served")
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as store:
         for name, (number, run_id) in zip(names, store.execute("SELECT run_no, id FROM runs ORDER BY id"), strict=True):
@@ -314,6 +341,8 @@ def _send(client: Client, wanted: ApiRequest, names: dict[str, str]) -> tuple[An
         names["made"] = answer.data["id"]
     if (wanted.method, wanted.path) == ("POST", "/api/tokens") and answer.status == 201:
         names["token"] = answer.data["id"]
+    if (wanted.method, wanted.path) == ("POST", "/api/watches") and answer.status == 201:
+        names["watch"] = answer.data["id"]
     sent = wanted.value if wanted.body is None else _text(wanted.body)
     asked = {"method": wanted.method, "path": wanted.path, "headers": dict(wanted.headers), "body": sent}
     return asked, _normalise({"status": answer.status, "headers": _headers(answer), "body": _body(answer)}, client)
@@ -344,6 +373,7 @@ def _text(data: bytes) -> str:
 _MADE = (
     (re.compile(r"pramana_[\w-]+"), "<token>"),
     (re.compile(r"\bt[0-9a-f]{8}\b"), "<token id>"),
+    (re.compile(r"\bw20261118-\d{6}-[0-9a-f]+"), "<watch>"),
     (re.compile(r"\bb[0-9a-f]{16}\b"), "<batch>"),
     (re.compile(r"\bs\d{8}-[0-9a-f]{32}\b"), "<submission>"),
     (re.compile(r"\br20261118-\d{6}-[0-9a-f]+"), "<run>"),

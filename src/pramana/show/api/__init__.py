@@ -28,6 +28,7 @@ from pramana.show.api import (
     runs,
     scenarios,
     suites,
+    watches,
 )
 from pramana.show.api.gate import Gate
 
@@ -49,6 +50,7 @@ ROUTERS = (
     runs.compare_router,
     plans.router,
     models.weights_router,
+    watches.router,
 )
 
 
@@ -67,23 +69,27 @@ def make_routes(serving: App) -> FastAPI:
         ]
         await serving.refresh_settings_if_readable()
         fresh = asyncio.create_task(serving.refresh_settings_periodically())
-        jobs = None
+        jobs = scheduler = None
         if not serving.api_only:
             from pramana.jobs import Jobs
+            from pramana.show.api.watch_scheduler import make_scheduler
 
             jobs = Jobs(serving.store, allow_private=serving.private_addresses_allowed)
             jobs.on_call = serving.event_tail.notify_call_stage
             serving.event_tail.calls = jobs.count_calls
             jobs.start()
             serving.on_run_queued = jobs.wake
+            scheduler = make_scheduler(serving)
+            scheduler.start()
+            serving.on_watch_started, serving.request_watch_check = scheduler.wake, scheduler.request_check
         try:
             yield
         finally:
             serving.closing.set()
             fresh.cancel()
             serving.downloads.close()
-            if jobs:
-                await asyncio.to_thread(jobs.close)
+            closed = [asyncio.to_thread(each.close) for each in (jobs, scheduler) if each]
+            await asyncio.gather(*closed)
 
     app = FastAPI(
         title="Pramana",

@@ -5,11 +5,9 @@ beside `success`. msgspec decodes bodies straight from their bytes; only an inva
 report where and why. A 400 always means that nothing was stored.
 """
 
-import hashlib
 import re
 from collections.abc import Iterator
 from datetime import date
-from html import escape
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -29,6 +27,7 @@ from pramana.app.submissions import (
     Verification,
 )
 from pramana.errors import InvalidInput, Problem, escape_control_characters, quote_text, suggest_similar
+from pramana.show.api.badges import BADGE_DOCUMENTATION, GREEN, GREY, RED, YELLOW, draw_badge, make_badge_response
 from pramana.show.api.envelope import (
     AppDependency,
     document_route,
@@ -43,20 +42,7 @@ router = APIRouter(tags=["community"])
 _Read = TypeVar("_Read", Submission, Batch)
 _TOO_DEEP_MESSAGE = f"nested more than {jsonl.MAX_JSON_DEPTH} levels deep"
 _encode = msgspec.json.Encoder().encode
-BADGE_CACHE_S = 300
-MAX_BADGE_MODEL_CHARS = 40
-"""Most characters of a model name that are shown."""
-_SVG_MEDIA_TYPE = "image/svg+xml"
-_COLOURS_BY_MIN_PASS_RATE = ((0.9, "#2d7d46"), (0.7, "#8a6d00"), (0.0, "#b3392f"))
-_NO_RESULTS_COLOUR = "#5f6368"
-_SVG_TEMPLATE = """\
-<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" aria-label="{label}: {said}">\
-<title>{title}</title>\
-<rect width="{left}" height="20" fill="#3c4043"/><rect x="{left}" width="{right}" height="20" fill="{colour}"/>\
-<g fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">\
-<text x="{left_middle}" y="14" textLength="{left_text}">{label}</text>\
-<text x="{right_middle}" y="14" textLength="{right_text}">{said}</text></g></svg>
-"""
+_COLOURS_BY_MIN_PASS_RATE = ((0.9, GREEN), (0.7, YELLOW), (0.0, RED))
 
 
 # ── Bodies and responses ──
@@ -237,17 +223,7 @@ def _find_type_problems(value: Any, struct: type[msgspec.Struct], path_prefix: s
 # ── Badges ──
 
 
-@router.get(
-    "/api/badge/{model:path}",
-    summary="A badge for a model",
-    **document_route(
-        None,
-        404,
-        status_200={"description": "The badge", "content": {_SVG_MEDIA_TYPE: {"schema": {"type": "string"}}}},
-        status_304={"description": "Unchanged since the last request"},
-    )
-    | {"response_class": Response},
-)
+@router.get("/api/badge/{model:path}", summary="A badge for a model", **BADGE_DOCUMENTATION)
 async def badge(
     model: str, request: Request, app: AppDependency, caller: Annotated[Credential, require_caller(submissions.badge)]
 ) -> Response:
@@ -256,60 +232,21 @@ async def badge(
     Scores are as they were submitted. A server that accepts anonymous results shows badges to anonymous callers too,
     because a badge is embedded in pages that have no token.
     """
+    counts = await submissions.badge(app, caller, model)
     public = app.preferences().anonymous_submission
-    picture = draw_badge(model, await submissions.badge(app, caller, model)).encode()
-    tag = f'"{hashlib.sha256(picture).hexdigest()[:32]}"'
-    headers = {
-        "Cache-Control": f"{'public' if public else 'private'}, max-age={BADGE_CACHE_S}",
-        "ETag": tag,
-        "Cross-Origin-Resource-Policy": "cross-origin",
-    }
-    if tag in (each.strip() for each in request.headers.get("if-none-match", "").split(",")):
-        return Response(status_code=304, headers=headers)
-    return Response(picture, media_type=_SVG_MEDIA_TYPE, headers=headers)
+    return make_badge_response(request, draw_model_badge(model, counts), is_public=public)
 
 
-def draw_badge(model: str, counts: PassCounts) -> str:
-    """Return a badge as SVG; the model's name is escaped.
+def draw_model_badge(model: str, counts: PassCounts) -> str:
+    """Return a model's badge as SVG; the model's name is escaped.
 
-    >>> "unknown" in draw_badge("<script>", PassCounts(0, 0)), "<script>" in draw_badge("<script>", PassCounts(0, 0))
-    (True, False)
+    >>> "unknown" in draw_model_badge("m", PassCounts(0, 0)), "60 % of 5" in draw_model_badge("m", PassCounts(3, 5))
+    (True, True)
     """
-    name = escape_control_characters(model)
-    name = name if len(name) <= MAX_BADGE_MODEL_CHARS else f"{name[: MAX_BADGE_MODEL_CHARS - 1]}…"
-    if counts.scored:
-        share = counts.passed / counts.scored
-        # Rounded down, so that 100 % means no failure at all.
-        said, colour = (
-            f"{int(share * 100)} % of {counts.scored:,}",
-            next(each for bar, each in _COLOURS_BY_MIN_PASS_RATE if share >= bar),
-        )
-        title = (
-            f"{name}: {counts.passed:,} of {counts.scored:,} results of known suites passed in {BADGE_PERIOD_DAYS} days"
-        )
-    else:
-        said, colour, title = (
-            "unknown",
-            _NO_RESULTS_COLOUR,
-            f"{name}: no results of known suites in {BADGE_PERIOD_DAYS} days",
-        )
-    left_text, right_text = _estimate_text_width(name), _estimate_text_width(said)
-    left, right = left_text + 12, right_text + 12
-    return _SVG_TEMPLATE.format(
-        width=left + right,
-        left=left,
-        right=right,
-        left_text=left_text,
-        right_text=right_text,
-        left_middle=left / 2,
-        right_middle=left + right / 2,
-        label=escape(name),
-        said=escape(said),
-        title=escape(title),
-        colour=colour,
-    )
-
-
-def _estimate_text_width(text: str) -> int:
-    """Return the approximate width of a text; the SVG stretches the text to it."""
-    return sum(11 if ord(each) > 0x2E80 else 7 for each in text) or 1
+    if not counts.scored:
+        return draw_badge(model, "unknown", f"no results of known suites in {BADGE_PERIOD_DAYS} days", GREY)
+    share = counts.passed / counts.scored
+    colour = next(each for bar, each in _COLOURS_BY_MIN_PASS_RATE if share >= bar)
+    passed = f"{counts.passed:,} of {counts.scored:,} results of known suites passed in {BADGE_PERIOD_DAYS} days"
+    # Rounded down, so that 100 % means no failure at all.
+    return draw_badge(model, f"{int(share * 100)} % of {counts.scored:,}", passed, colour)

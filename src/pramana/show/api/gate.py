@@ -36,6 +36,8 @@ HEALTH_PATH = "/api/health"
 """For monitoring: needs no authentication and is not rate-limited."""
 SUBMISSION_PATHS = "/api/submit", "/api/submit/batch"
 BADGE_PATH_PREFIX = "/api/badge/"
+PUBLIC_PATH_PREFIX = "/api/public/"
+"""What anyone may read; a use case decides what is public."""
 STATIC, SOCKETS = "/_nicegui/", "/_nicegui_ws"
 SOCKET_CLOSE_DELAY_S = 1.0
 """How long a page has to follow a redirect before its WebSocket is closed."""
@@ -186,6 +188,8 @@ class Gate:
 
         The API's documentation is public, and the sign-in page must be reachable without a token.
         """
+        if path.startswith(PUBLIC_PATH_PREFIX):
+            return True
         if path in SUBMISSION_PATHS or path.startswith(BADGE_PATH_PREFIX):
             return self._serving.preferences().anonymous_submission
         return not _is_below(path, "/api", UPLOAD_PATH) and not path.startswith(SOCKETS)
