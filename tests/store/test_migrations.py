@@ -75,7 +75,7 @@ def describe_tables(connection: Connection) -> dict[str, Any]:
             name: sorted(
                 re.split(
                     r",?\s*\n\s*|, (?=(?:conversation|limits|cancelled|creator|suite|selection|expires|name|note) TEXT"
-                    r"|(?:base|chosen) INTEGER)",
+                    r"|(?:base|chosen) INTEGER|public BOOLEAN)",
                     sql,
                 )
             )
