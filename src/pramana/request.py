@@ -181,6 +181,15 @@ def _has_text(case: Case, casefolded_text: str) -> bool:
     return any(casefolded_text in each.casefold() for each in searched if each)
 
 
+def format_cost_limit(max_cost_usd: float) -> str:
+    """Format a cost limit in dollars, never in scientific notation.
+
+    >>> format_cost_limit(2.0), format_cost_limit(0.00001), format_cost_limit(1500)
+    ('$2', '$0.00001', '$1500')
+    """
+    return f"${f'{max_cost_usd:.12f}'.rstrip('0').rstrip('.')}"
+
+
 class Limits(Struct, frozen=True, kw_only=True):
     """Limits on cost, tokens, time and concurrency. A resumed run keeps its limits, except those that you pass."""
 

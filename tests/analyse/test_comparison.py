@@ -697,13 +697,13 @@ def test_no_change_is_reported_only_if_the_interval_excludes_one() -> None:
         (
             {"both": 3},
             "No difference seen between gpt-5 and opus: all 3 cases ended alike, but 3 cases prove little. A lead of gpt-5 "
-            "of up to 71 points cannot be excluded; if nothing changed, about 72 cases would exclude one of 5 points.",
+            "of up to 71 points cannot be excluded; if both were equally good, about 72 cases would exclude one of 5 points.",
         ),
         (
             {"both": 7, "lost": 2, "neither": 1},
             "Not enough evidence that gpt-5 or opus is better: of 10 cases, 2 passed only for gpt-5 and none only for "
             "opus; this can be chance or a real difference. A lead of gpt-5 of up to 56 points cannot be excluded; if "
-            "nothing changed, about 670 cases would exclude one of 5 points.",
+            "both were equally good, about 670 cases would exclude one of 5 points.",
         ),
         (
             {"both": 50_000, "lost": 200, "gained": 120},

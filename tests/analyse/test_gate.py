@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+from scipy.stats import binom  # type: ignore[import-untyped]
 
-from pramana.analyse.gate import ExitDecision, decide_exit
+from pramana.analyse.gate import ExitDecision, check_pass_rate, decide_exit
 from pramana.analyse.summary import ResultTally, Summary
 from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Reply, Result
 
@@ -85,6 +86,55 @@ def test_exit_code_without_a_threshold(counts: dict[str, int], ended: bool, code
 )
 def test_with_a_threshold_the_interval_bounds_decide(counts: dict[str, int], bar: float, code: int) -> None:
     assert decide_exit(summarise_counts(**counts), bar, ENDED).exit_code == code
+
+
+@pytest.mark.parametrize("cases", [10, 25, 75])
+def test_with_a_confidence_chance_decides_wrongly_in_at_most_one_of_twenty_runs(cases: int) -> None:
+    codes = [
+        decide_exit(summarise_counts(passed=passed, failed=cases - passed), 0.9, ENDED, 0.95).exit_code
+        for passed in range(cases + 1)
+    ]
+    assert codes == sorted(codes, key=[1, 4, 0].index)
+    for rate in (0.9, 0.92, 0.85):
+        chances = {
+            code: sum(binom.pmf(at, cases, rate) for at, each in enumerate(codes) if each == code) for code in (0, 1)
+        }
+        wrong = 1 if rate >= 0.9 else 0
+        assert chances[wrong] <= 0.05
+        assert rate > 0.9 or chances[0] <= 0.05
+
+
+def test_the_command_and_the_assertion_decide_by_the_same_bound() -> None:
+    for passed in range(60):
+        for errored in (0, 3):
+            found = summarise_counts(passed=passed, failed=60 - passed, errored=errored)
+            is_met = check_pass_rate(found.by["model"]["m"], 60 + errored, 0.8, 0.95).is_met
+            assert (decide_exit(found, 0.8, ENDED, 0.95).exit_code == 0) == is_met
+
+
+def test_the_sentence_of_a_minimum_with_a_confidence() -> None:
+    said = [
+        decide_exit(summarise_counts(**counts), 0.9, ENDED, 0.95).sentence
+        for counts in ({"passed": 40}, {"passed": 23, "failed": 2}, {"passed": 10, "failed": 10, "errored": 1})
+    ]
+    assert said == [
+        "90 % must pass: 40 of 40 results did; at 95 % confidence the pass rate is at least 92.7 %.",
+        "90 % must pass: 23 of 25 results did; at 95 % confidence the pass rate is between 76.8 % and 98.6 %, so more "
+        "cases are needed to decide.",
+        "90 % must pass: 10 of 21 results did, 1 without a verdict; at 95 % confidence the pass rate is at most 71.5 %.",
+    ]
+
+
+def test_repeats_count_as_one_case_if_a_confidence_decides() -> None:
+    tally = ResultTally(repeats=5)
+    for number in range(29):
+        case = Case(f"c-{number}", "test_case", (), Facets("factual", "easy"))
+        for repeat in range(5):
+            check = Check("contains", "1", Outcome.PASSED, "")
+            key = Key(f"sha256:{number}", "m", repeat=repeat)
+            tally.add(case, Result(key, case.id, Reply("x"), None, (check,), None, None))
+    assert decide_exit(tally.summary(), 0.9, ENDED, 0.95).exit_code == 0  # as many cases as one reply each needs
+    assert decide_exit(tally.summary(), 0.91, ENDED, 0.95).exit_code == 4
 
 
 def test_every_row_of_the_documented_exit_codes() -> None:

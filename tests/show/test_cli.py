@@ -308,6 +308,8 @@ def test_the_caret_is_aligned_under_wide_characters() -> None:
         (["runs", "--limit", "9" * 30], 2, "is not in the range"),
         (["rescore", "--max-cost", "nan"], 2, "'nan' is not a finite number"),
         (["run", "--tag", "nowhere"], 2, "no case of v1.0-cheap passes the filters"),
+        (["run", "--type", "nowhere"], 2, "check the spelling of --type nowhere"),
+        (["run", "--confidence", "0.9"], 2, "--confidence belongs to --fail-under"),
         (["run", "--fail-under", "90"], 2, "is not in the range"),
         (["run", "--resume", "r1"], 2, "no run"),
         (["show"], 2, "no run"),
@@ -433,6 +435,7 @@ def test_options_of_the_plan_cannot_be_combined_with_resume(tmp_path: Path) -> N
         "--output": str(tmp_path / "o"),
         "--id-file": str(tmp_path / "i"),
         "--voice": "piper",
+        "--confidence": "0.95",
     }
     allowed, refused = [], []
     for each in run.params:
@@ -448,8 +451,8 @@ def test_options_of_the_plan_cannot_be_combined_with_resume(tmp_path: Path) -> N
             assert isinstance(result.exception, NotFound), result.output  # it reached the lookup of the run
             allowed.append(flag)
     assert allowed == [
-        "--max-cost", "--max-total-tokens", "--deadline", "--timeout", "--concurrency", "--fail-under", "--output",
-        "--id-file", "--cache", "--quiet", "--json",
+        "--max-cost", "--max-total-tokens", "--deadline", "--timeout", "--concurrency", "--fail-under", "--confidence",
+        "--output", "--id-file", "--cache", "--quiet", "--json",
     ]  # fmt: skip
     assert {"--tier", "--suite", "--model", "--judge", "--embedder", "--repeat", "--limit", "--seed"} <= set(refused)
     several = CliRunner().invoke(run, ["other.jsonl", "--resume", "latest", "--model", "fake:echo", "--repeat", "7"])

@@ -422,7 +422,8 @@ def _describe_possible_loss(
         enough = cases_to_exclude_loss(margin, evidence.differences, alpha=evidence.alpha)
     if enough <= evidence.cases:
         return f"{possible}."
-    return f"{possible}; if nothing changed, about {enough:,} cases would exclude one of {_format_margin(margin)}."
+    alike = "both were equally good" if labels.model_labels else "nothing changed"
+    return f"{possible}; if {alike}, about {enough:,} cases would exclude one of {_format_margin(margin)}."
 
 
 def _format_margin(margin: float) -> str:

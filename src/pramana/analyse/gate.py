@@ -9,6 +9,8 @@ outage; and for each model separately, so that a good one does not hide a bad on
 | missed even if every one of them is counted as passed            | 1    |
 | neither                                                          | 4    |
 
+With `--confidence`, chance counts too: the minimum is met if the exact lower bound of the pass rate reaches it, missed
+if the upper bound stays below it, each at that confidence and with cases as the units, and otherwise the code is 4.
 The results that a stopped run still lacks have no verdict either. The worst of several models decides: 1 if any missed
 the minimum, else 4 if any is undecided, else 0. Without a minimum: 0 if all cases ended and none errored, else 3.
 Unscored and skipped results alone never change the code, but the sentence reports a run without any verdict.
@@ -16,6 +18,7 @@ Unscored and skipped results alone never change the code, but the sentence repor
 
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -37,7 +40,9 @@ class ExitDecision(Struct, frozen=True):
     sentence: str
 
 
-def decide_exit(summary: Summary, minimum: float | None, missing_counts: Mapping[str, int]) -> ExitDecision:
+def decide_exit(
+    summary: Summary, minimum: float | None, missing_counts: Mapping[str, int], confidence: float | None = None
+) -> ExitDecision:
     """Decide the exit code. `missing_counts` maps every model of the plan to the number of its missing results.
 
     >>> from pramana.analyse.summary import ResultTally
@@ -54,6 +59,7 @@ def decide_exit(summary: Summary, minimum: float | None, missing_counts: Mapping
             left,
             summary.undecided.get(model, {}),
             f" of {model}" if several else "",
+            confidence,
         )
         for model, left in missing_counts.items()
     ]
@@ -94,10 +100,38 @@ def check_pass_rate(rate: Rate, expected_count: int, minimum: float, confidence:
     said += f", with {without:,} without a verdict counted as failed" if without else ""
     if confidence is None:
         return MinimumCheck(share >= minimum, f"{said}, and {_format_minimum(minimum)} is required")
-    lowest = rate_lower_bound(int(rate.passed / rate.per_case), max(1, total // rate.per_case), confidence)
-    shown = math.floor(lowest * 1000) / 1000  # round down: a lower bound must not be overstated
-    bound = f"at {_format_minimum(confidence)} confidence the pass rate is at least {_format_minimum(shown)}"
+    lowest = _bound_pass_rate(rate, total, confidence).low
+    bound = f"at {_format_minimum(confidence)} confidence the pass rate is at least {_format_lower_bound(lowest)}"
     return MinimumCheck(lowest >= minimum, f"{said}: {bound}, and {_format_minimum(minimum)} is required")
+
+
+class _RateBounds(NamedTuple):
+    """The lowest and the highest pass rate that are considered possible."""
+
+    low: float
+    high: float
+
+
+def _bound_pass_rate(rate: Rate, total: int, confidence: float | None) -> _RateBounds:
+    """Return the bounds of a pass rate; results without a verdict count as failed for the lower, else as passed.
+
+    With a confidence, each is the exact bound at that confidence; without one, what was observed.
+    """
+    if confidence is None:
+        return _RateBounds(rate.passed / total, (total - rate.failed) / total)
+    cases = total / rate.per_case
+    return _RateBounds(
+        rate_lower_bound(rate.passed / rate.per_case, cases, confidence),
+        1 - rate_lower_bound(rate.failed / rate.per_case, cases, confidence),
+    )
+
+
+def _format_lower_bound(share: float) -> str:
+    return _format_minimum(math.floor(share * 1000) / 1000)  # rounded down: a lower bound must not be overstated
+
+
+def _format_upper_bound(share: float) -> str:
+    return _format_minimum(math.ceil(share * 1000) / 1000)
 
 
 def _decide_without_minimum(summary: Summary, missing_count: int) -> ExitDecision:
@@ -143,13 +177,20 @@ def _explain_no_verdicts(summary: Summary) -> str:
 
 
 def _decide_model_exit(
-    rate: Rate, minimum: float, missing_count: int, undecided: Mapping[Outcome, NamedCases], model: str
+    rate: Rate,
+    minimum: float,
+    missing_count: int,
+    undecided: Mapping[Outcome, NamedCases],
+    model: str,
+    confidence: float | None,
 ) -> ExitDecision:
     """Decide for one model; the sentence lacks its beginning and its full stop."""
     total, without = rate.total + missing_count, rate.undecided_count + missing_count
     if not total:
         return ExitDecision(INCONCLUSIVE, f"no case was run{model}")
-    worst, best = rate.passed / total, (rate.passed + without) / total
+    if confidence is not None:
+        return _decide_with_confidence(rate, total, minimum, model, confidence)
+    worst, best = _bound_pass_rate(rate, total, None)
     if worst >= minimum:
         note = f", even with {without:,} without a verdict counted as failed" if without else ""
         return ExitDecision(
@@ -171,6 +212,22 @@ def _decide_model_exit(
         f"between {_format_observed_rate(worst, minimum)} and {_format_observed_rate(best, minimum)}{model} did, "
         f"because {pluralise(without, 'result')} "
         f"of {total:,} {'has' if without == 1 else 'have'} no verdict: {', '.join(parts)}",
+    )
+
+
+def _decide_with_confidence(rate: Rate, total: int, minimum: float, model: str, confidence: float) -> ExitDecision:
+    """Decide for one model by the bounds of its pass rate; the sentence lacks its beginning and its full stop."""
+    low, high = _bound_pass_rate(rate, total, confidence)
+    sure, without = f"at {_format_minimum(confidence)} confidence", total - rate.scored_count
+    observed = f"{rate.passed:,} of {pluralise(total, 'result')}{model} did"
+    observed += f", {without:,} without a verdict" if without else ""
+    if low >= minimum:
+        return ExitDecision(GOOD, f"{observed}; {sure} the pass rate is at least {_format_lower_bound(low)}")
+    if high < minimum:
+        return ExitDecision(BAD, f"{observed}; {sure} the pass rate is at most {_format_upper_bound(high)}")
+    between = f"between {_format_lower_bound(low)} and {_format_upper_bound(high)}"
+    return ExitDecision(
+        INCONCLUSIVE, f"{observed}; {sure} the pass rate is {between}, so more cases are needed to decide"
     )
 
 

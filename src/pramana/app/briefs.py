@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from pramana.analyse.summary import BREAKDOWNS, Dimension, Rate
 from pramana.app import App, User, use_case
-from pramana.app.runs import result_detail_view
+from pramana.app.runs import LIMITS_ACROSS_SITTINGS, result_detail_view
 from pramana.app.views import (
     Listed,
     PageRequest,
@@ -27,8 +27,6 @@ from pramana.model import Case, Outcome, Result
 
 MAX_NAMED_FAILURES = 10
 """Most failed results and reasons that a brief lists; its counts include all."""
-LIMITS_ACROSS_SITTINGS = {"max_cost_usd": "limits.maxCost", "max_total_tokens": "limits.maxTotalTokens"}
-"""The limits that span all sittings of a run, with the names that an agent uses for them."""
 MAX_TEXT_LENGTH = 2_000
 """Most characters of a prompt or a reply in a list of failures."""
 

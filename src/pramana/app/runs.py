@@ -3,6 +3,7 @@
 Runs are executed elsewhere: by a server's jobs or by a command line.
 """
 
+import math
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -45,8 +46,9 @@ from pramana.app.views import (
     result_view,
     tool_call_views,
 )
+from pramana.errors import InvalidInput, Problem
 from pramana.model import Assertion, Case, Outcome, Reply, Result, Run, RunStatus, Target
-from pramana.request import Limits, RunEdit, RunRequest, SearchText, get_published_name
+from pramana.request import Limits, RunEdit, RunRequest, SearchText, format_cost_limit, get_published_name
 from pramana.run.accounts import ProviderReach
 from pramana.store.history import EndedCounts
 from pramana.store.queue import format_holder
@@ -63,6 +65,8 @@ SELECTION_NAMES = {
 """The names of a plan's filters in a request."""
 PUBLISHED_LIMITS = {each.name: get_published_name(each) for each in fields(Limits)}
 """The name of each limit in the API."""
+LIMITS_ACROSS_SITTINGS = {"max_cost_usd": "limits.maxCost", "max_total_tokens": "limits.maxTotalTokens"}
+"""The limits that span all sittings of a run, with their names in requests."""
 
 
 class RunFilter(PageRequest, frozen=True, kw_only=True):
@@ -165,10 +169,22 @@ def resume_run(app: App, _: User, run_id: str, limits: Mapping[str, Any] | None 
 
     `limits` are fields of `Limits`; None as a value removes one.
     """
-    resumed = Limits.for_resumed_run(app.store.runs.read(run_id).limits, limits).to_stored() if limits else None
+    stopped = app.store.runs.read(run_id)
+    resumed = Limits.for_resumed_run(stopped.limits, limits).to_stored() if limits else None
+    _refuse_reached_limit(stopped, stopped.limits if resumed is None else resumed)
     run = app.store.queue.requeue(run_id, resumed)
     app.on_run_queued()
     return _run_view(run)
+
+
+def _refuse_reached_limit(run: Run, limits: Mapping[str, Any]) -> None:
+    """Refuse to resume a run under the limit that ended it, which would end it again before any request."""
+    reached = run.notes.get("reached_limit") or ""
+    path, kept = LIMITS_ACROSS_SITTINGS.get(reached), run.limits.get(reached)
+    if run.status == "stopped" and path and kept is not None and limits.get(reached, math.inf) <= kept:
+        limit = format_cost_limit(kept) if reached == "max_cost_usd" else f"{kept:,} tokens"
+        message = f"the run reached its limit of {limit} and would end again at once; send a higher one, or null"
+        raise InvalidInput(f"{path}: {message}", [Problem(message, path)])
 
 
 @use_case("editor")
@@ -383,7 +399,8 @@ def _warn_about_limits(cost_usd: float | None, request: RunRequest) -> list[str]
     limit = request.limits.max_cost_usd
     if limit is None or cost_usd is None or cost_usd <= limit:
         return []
-    return [f"the cost limit of ${limit:g} is below the estimate, so the run may end before every case has been run"]
+    shown = format_cost_limit(limit)
+    return [f"the cost limit of {shown} is below the estimate, so the run may end before every case has been run"]
 
 
 def result_detail_view(seq: int, case: Case, result: Result, system_prompt: str | None = None) -> ResultDetailView:

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from pramana.errors import PramanaError
+from pramana.request import format_cost_limit
 
 
 class CostNotAllowed(PramanaError, code="cost_not_allowed", http_status=403, exit_code=2):
@@ -68,8 +69,8 @@ class SpendingLimit:
                 "nothing need no limit: local, fake, python:, command:"
             )
         return CostNotAllowed(
-            f"{models} may cost money, and the cost limit of ${self._max_cost_usd:g} for all runs of this program is "
-            f"used up; wait until active runs end, or {self._advice}"
+            f"{models} may cost money, and the cost limit of {format_cost_limit(self._max_cost_usd)} for all runs of "
+            f"this program is used up; wait until active runs end, or {self._advice}"
         )
 
 

@@ -55,7 +55,9 @@ def summarise_results(run: Run, results: Results) -> Summary:
     return tally.summary()
 
 
-def decide_run_exit(run: Run, summary: Summary, fail_under: float | None = None) -> ExitDecision:
+def decide_run_exit(
+    run: Run, summary: Summary, fail_under: float | None = None, confidence: float | None = None
+) -> ExitDecision:
     """Decide the exit code of a command that shows this run, separately for each model, missing results included."""
     models = list_model_names(run)
     there, each = summary.by["model"], run.expected // max(1, len(models))
@@ -63,6 +65,7 @@ def decide_run_exit(run: Run, summary: Summary, fail_under: float | None = None)
         summary,
         fail_under,
         {model: max(0, each - (there[model].total if model in there else 0)) for model in models},
+        confidence,
     )
 
 

@@ -59,6 +59,7 @@ from pramana.providers.deadlines import Deadlines
 from pramana.providers.prices import FUNCTION_KIND
 from pramana.providers.voice.vocabulary import SpeechRecognition
 from pramana.replies import describe_invalid_reply, parse_usage
+from pramana.request import format_cost_limit
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
 from pramana.settings import make_private_folder
@@ -121,7 +122,7 @@ class Budget(Spent, kw_only=True):
         if self.max_cost_usd is None:
             return ""
         if self.cost_usd >= self.max_cost_usd:
-            return f"the run's limit of ${self.max_cost_usd:g} is reached"
+            return f"the run's limit of {format_cost_limit(self.max_cost_usd)} is reached"
         if self.unknown_cost:
             return UNKNOWN_COST_REASON
         return ""

@@ -501,11 +501,15 @@ def test_the_limits_of_a_run_are_stored(client: Client) -> None:
     done = wait_for_run(client, run_id)
     assert done["status"] == "stopped"
     assert done["reason"] == "the run's limit of 300 tokens is reached"
-    client.post(f"/api/runs/{run_id}/resume", {"limits": {"concurrency": 3}})
-    again = wait_for_run(client, run_id)
-    assert (again["status"], again["stored"], again["reason"]) == ("stopped", done["stored"], done["reason"])
-    assert (again["limits"]["maxTotalTokens"], again["limits"]["concurrency"]) == (300, 3)
-    client.post(f"/api/runs/{run_id}/resume", {"limits": {"maxTotalTokens": None}})
+    for unraised in (None, {"limits": {"concurrency": 3}}, {"limits": {"maxTotalTokens": 300}}):
+        refused = client.post(f"/api/runs/{run_id}/resume", unraised)
+        assert (refused.status, refused.error) == (
+            400,
+            "limits.maxTotalTokens: the run reached its limit of 300 tokens and would end again at once; send a higher "
+            "one, or null",
+        )
+    assert client.get(f"/api/runs/{run_id}").data["status"] == "stopped"
+    client.post(f"/api/runs/{run_id}/resume", {"limits": {"maxTotalTokens": None, "concurrency": 3}})
     finished = wait_for_run(client, run_id)
     assert (finished["status"], finished["limits"]["concurrency"]) == ("finished", 3)
     assert "maxTotalTokens" not in finished["limits"]

@@ -43,6 +43,7 @@ def mcp(*, max_cost_usd: float | None, role: "Role") -> int:
     """
     from pramana.app import App, Credential
     from pramana.app.spending import LocalProgram, SpendingLimit
+    from pramana.request import format_cost_limit
 
     try:
         from pramana.show.mcp import serve
@@ -58,7 +59,7 @@ def mcp(*, max_cost_usd: float | None, role: "Role") -> int:
         money = (
             "Models that cost money are refused: the user has set no cost limit."
             if max_cost_usd is None
-            else f"All runs together may cost ${max_cost_usd:g}."
+            else f"All runs together may cost {format_cost_limit(max_cost_usd)}."
         )
         asyncio.run(serve(app, credential, money))
     return 0

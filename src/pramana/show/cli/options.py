@@ -3,17 +3,19 @@
 import functools
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from pramana import settings
+from pramana.errors import Hint, PramanaError
 
 if TYPE_CHECKING:
     from pramana.report.exporters import Exporter
+    from pramana.request import Selection
     from pramana.store.store import Store
 
 
@@ -224,6 +226,19 @@ CASE_OPTION_NAMES = "--category --type --difficulty --language --tag --all-tags 
 """The case filters, as a group in a command's help."""
 
 
+class _SelectionAsTyped(NamedTuple):
+    """A selection whose hints say `--type` where the user typed it: a scenario's type is stored as its category."""
+
+    selection: "Selection"
+    types: Sequence[str]
+
+    def __format__(self, words: str) -> str:
+        text = format(self.selection, words)
+        for each in self.types:
+            text = text.replace(f"--category {each}", f"--type {each}")
+        return text
+
+
 def add_selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the case filters to a command, which receives them as one `selection`."""
 
@@ -231,8 +246,14 @@ def add_selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def run_with_selection(*arguments: Any, **given: Any) -> Any:
         from pramana.request import Selection
 
-        given["categories"] += given.pop("types")
+        types = given.pop("types")
+        given["categories"] += types
         selection = Selection(**{name: given.pop(name) for name in Selection.__struct_fields__})
-        return command(*arguments, selection=selection, **given)
+        try:
+            return command(*arguments, selection=selection, **given)
+        except PramanaError as error:
+            if types and error.hint and isinstance(error.hint.about, Selection):
+                error.hint = Hint(error.hint.key, _SelectionAsTyped(error.hint.about, types))
+            raise
 
     return _add_options(*_CASE_FILTER_OPTIONS)(run_with_selection)

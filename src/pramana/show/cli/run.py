@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pramana.run.engine import Stop
     from pramana.store.store import Store
 
-_OPTIONS_ALLOWED_WITH_RESUME = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "as_json"}
+_OPTIONS_ALLOWED_WITH_RESUME = {"cache", "fail_under", "confidence", "output", "id_file", "resume", "quiet", "as_json"}
 """The options that, like the limits, may differ when a run is resumed; every other option belongs to the plan."""
 
 
@@ -48,14 +48,14 @@ _OPTIONS_ALLOWED_WITH_RESUME = {"cache", "fail_under", "output", "id_file", "res
         "Voice": "--modality --condition --voice --stt",
         "Sampling": "--repeat --temperature --seed --top-p --max-tokens --param",
         "Limits": "--max-cost --max-total-tokens --deadline --timeout --concurrency",
-        "Output": "--name --note --fail-under --output --id-file --dry-run --cache --quiet --json",
+        "Output": "--name --note --fail-under --confidence --output --id-file --dry-run --cache --quiet --json",
     },
     exit_codes={
         0: "No case errored; with --fail-under: every model reached it",
         1: "With --fail-under: a model is below it",
         2: "Invalid options or input files",
         3: "A case errored or was not run, or the run could not start",
-        4: "With --fail-under: too few verdicts to decide",
+        4: "With --fail-under: too few verdicts, or with --confidence too few cases, to decide",
         130: "Interrupted (press Ctrl-C again to stop at once)",
     },
     examples=(
@@ -147,6 +147,12 @@ _OPTIONS_ALLOWED_WITH_RESUME = {"cache", "fail_under", "output", "id_file", "res
     help="Exit 1 if a model's pass rate is below this, e.g. 0.9",
 )
 @click.option(
+    "--confidence",
+    type=FiniteRange(0.5, 1, max_open=True),
+    metavar="SHARE",
+    help="Confidence of --fail-under, such as 0.95",
+)
+@click.option(
     "--output", type=OutputPath(), metavar="FILE", help="Also write results: .json .csv .xml (JUnit) .md .html"
 )
 @click.option("--id-file", type=OutputPath(), metavar="FILE", help="Write the run ID to this file")
@@ -181,10 +187,12 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     store, begun = open_store(settings.database_url()), None
     try:
         if given["resume"] is None:
+            _refuse_lone_confidence(given)
             with name_options_in_errors(context):
                 begun = create_run(store, request, warn=None if quiet else _print_warnings)
         else:
             begun = store.runs.find(given["resume"])
+            _refuse_lone_confidence(given)
             limits = _merge_resumed_limits(context, begun)
         if given["id_file"]:
             given["id_file"].write_text(f"{begun.id}\n", encoding="utf-8")
@@ -343,6 +351,11 @@ def make_request(paths: tuple[Path, ...], option_values: dict[str, Any], selecti
     )
 
 
+def _refuse_lone_confidence(option_values: dict[str, Any]) -> None:
+    if option_values["confidence"] is not None and option_values["fail_under"] is None:
+        raise click.UsageError("--confidence belongs to --fail-under; add --fail-under SHARE, e.g. --fail-under 0.9")
+
+
 def _merge_resumed_limits(context: click.Context, run: Run) -> "Limits":
     """Return the limits of a resumed run: its stored limits, overridden by the options given."""
     from pramana.request import Limits
@@ -435,7 +448,7 @@ def _report_run(store: "Store", ended: Run, stop: "Stop", option_values: dict[st
 
     ended = with_calibrations(store, ended)
     summary = summarise_run(store, ended)
-    decision = decide_run_exit(ended, summary, option_values["fail_under"])
+    decision = decide_run_exit(ended, summary, option_values["fail_under"], option_values["confidence"])
     code = 130 if ended.status == "interrupted" else decision.exit_code
     if option_values["as_json"]:
         said = {"run": ended.id, "status": ended.status, "reason": ended.reason, "sentence": decision.sentence}
