@@ -19,8 +19,9 @@ from pramana.providers.logprobs import read_first_token_logprobs
 ANSWER_LENGTHS = (1, 16)
 """Max output tokens, tried in this order: some models take no fewer than 16."""
 CALLS_AT_ONCE = 4
-MIN_PROMPTS_WITH_LOGPROBS = 6
-"""Where logprobs are offered, prompts whose answers do not vary are useful too: as many are kept."""
+PROMPTS_WITH_LOGPROBS = 4
+"""Where logprobs are offered, as many prompts are kept, even if their answers do not vary: a few prompts, each sent
+often, show a shift of logprobs soonest."""
 SendCandidate = Callable[[Case, int, Mapping[str, Any]], Awaitable[Reply | None]]
 """Sends a candidate: the case, the number of the call with it, and the parameters; None for a call that failed."""
 
@@ -80,7 +81,7 @@ async def find_border_prompts(
     ranked = rank_by_entropy(search.answers)[:max_prompts]
     varying_count, has_logprobs = len(ranked), search.has_logprobs
     if has_logprobs:
-        ranked += [each.id for each in candidates if each.id not in ranked][: MIN_PROMPTS_WITH_LOGPROBS - len(ranked)]
+        ranked = [*ranked, *(each.id for each in candidates if each.id not in ranked)][:PROMPTS_WITH_LOGPROBS]
     by_id = {each.id: each for each in candidates}
     return BorderSearch(
         tuple(by_id[each] for each in ranked), search.parameters, search.calls, has_logprobs, varying_count

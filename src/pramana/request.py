@@ -31,7 +31,7 @@ MAX_PARAMETERS_CHARS = 64_000
 """Maximum length of all parameters as JSON: every list of runs reads them."""
 MAX_NAME_CHARS = 500
 MAX_RUN_NAME_CHARS, MAX_NOTE_CHARS = 100, 10_000
-_LOCAL_ONLY_MARK = {"local_only": True}
+LOCAL_ONLY_MARK = {"local_only": True}
 _SAMPLING_MARK = {"sampling": True}
 _StructType = TypeVar("_StructType", bound=Struct)
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
@@ -249,12 +249,12 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     # `title` is a field's label in the workbench, `description` its sentence in the API's documentation. Fields marked
     # local-only read files of this machine; `planning` refuses them in requests from other users.
 
-    paths: Annotated[tuple[Path, ...], Meta(extra=_LOCAL_ONLY_MARK)] = ()
+    paths: Annotated[tuple[Path, ...], Meta(extra=LOCAL_ONLY_MARK)] = ()
 
     """Suite and scenario files, or folders of them."""
-    cases: Annotated[tuple[Case, ...], Meta(extra=_LOCAL_ONLY_MARK)] = ()
+    cases: Annotated[tuple[Case, ...], Meta(extra=LOCAL_ONLY_MARK)] = ()
     """Cases built in Python."""
-    selection: Annotated[Selection, Meta(extra=_LOCAL_ONLY_MARK)] = Selection()
+    selection: Annotated[Selection, Meta(extra=LOCAL_ONLY_MARK)] = Selection()
     """Filters on the cases in `paths`, in `cases` or in the tier."""
     suite: Annotated[Name | None, Meta(description="Suite version, such as v1.0")] = None
     tier: Annotated[Name | None, Meta(description="Tier of the suite, such as cheap")] = None
@@ -310,7 +310,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     name: Annotated[RunName | None, Meta(title="Name", description="Name of the run, shown in lists")] = None
     note: Annotated[RunNote | None, Meta(title="Note", description="Note on the run")] = None
     limits: Limits = Limits()
-    cache: Annotated[bool, Meta(extra=_LOCAL_ONLY_MARK)] = False
+    cache: Annotated[bool, Meta(extra=LOCAL_ONLY_MARK)] = False
     """Whether to reuse cached replies to identical requests."""
 
     def sampling(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ once. The test looks after every pair, and ends as soon as the endpoints are pro
 """
 
 import asyncio
+import math
 import secrets
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,7 +44,7 @@ from pramana.model import (
 )
 from pramana.planning import DEFAULT_SUITE, DEFAULT_TIER, plan_with_cases
 from pramana.providers.logprobs import logprob_parameters, read_first_token_logprobs
-from pramana.request import Limits, Name, RunName, RunNote, RunRequest, Selection, check_struct_values
+from pramana.request import LOCAL_ONLY_MARK, Limits, Name, RunName, RunNote, RunRequest, Selection, check_struct_values
 from pramana.run.accounts import OpenAccounts, ProviderReach
 from pramana.run.asking import TextClient, ask_lines_in_turn
 from pramana.run.engine import Stop
@@ -51,7 +52,7 @@ from pramana.store.store import Store
 
 ENOUGH_REASON = "the test of two endpoints is complete"
 """The reason of a test that has its answer, or has sent all of its calls."""
-MAX_PINNED_PROMPTS = 5
+PINNED_PROMPTS = 5
 """Few prompts, so that each is sent several times: a difference counts once it was seen before."""
 PAIRS_AT_ONCE = 4
 """Few, because pairs under way when the test ends are paid for in vain."""
@@ -73,12 +74,18 @@ class SameRequest(Struct, frozen=True, kw_only=True):
     calls: Annotated[
         int, Meta(ge=MIN_CALLS, le=1_000_000, title="Calls", description="Most calls, of both models together")
     ] = 400
+    prompts: Annotated[
+        int, Meta(ge=0, le=100, title="Prompts", description="Most prompts that are not border prompts")
+    ] = PINNED_PROMPTS
     temperature: Annotated[
         float, Meta(ge=0, le=100, title="Temperature", description="Sampling temperature of border prompts")
     ] = 1.0
-    paths: tuple[Path, ...] = ()
-    cases: tuple[Case, ...] = ()
-    selection: Selection = Selection()
+    paths: Annotated[tuple[Path, ...], Meta(extra=LOCAL_ONLY_MARK)] = ()
+    """Suite and scenario files, or folders of them."""
+    cases: Annotated[tuple[Case, ...], Meta(extra=LOCAL_ONLY_MARK)] = ()
+    """Cases built in Python."""
+    selection: Annotated[Selection, Meta(extra=LOCAL_ONLY_MARK)] = Selection()
+    """Filters on the cases in `paths`, in `cases` or in the tier."""
     suite: Annotated[Name | None, Meta(description="Suite version, such as v1.0")] = None
     tier: Annotated[Name | None, Meta(description="Tier of the suite, such as cheap")] = None
     scenarios: Selection | None = None
@@ -128,8 +135,8 @@ def create_same_run(
     if plan.variants != ("text",):
         raise InvalidInput("only models that answer text can be tested pair by pair; name two text models")
     seed = secrets.randbits(31) if request.seed is None else request.seed
-    pinned = _draw_pinned_prompts(chosen.cases(), seed)
-    if not pinned:
+    pinned = _draw_pinned_prompts(chosen.cases(), request.prompts, seed)
+    if request.prompts and not pinned:
         raise chosen.make_no_cases_error()
     first, second = plan.targets
     search_calls = request.calls // SEARCH_SHARE
@@ -153,12 +160,12 @@ def create_same_run(
     )
 
 
-def _draw_pinned_prompts(cases: Iterator[Case], seed: int) -> list[Case]:
+def _draw_pinned_prompts(cases: Iterator[Case], count: int, seed: int) -> list[Case]:
     """Return a few of the cases, drawn by the seed, in their order."""
-    known = {hash_case(each): each for each in islice(cases, MAX_CASES_READ)}
-    if len(known) <= MAX_PINNED_PROMPTS:
+    known = {hash_case(each): each for each in islice(cases, MAX_CASES_READ if count else 0)}
+    if len(known) <= count:
         return list(known.values())
-    drawn = set(Random(seed).sample(sorted(known), MAX_PINNED_PROMPTS))
+    drawn = set(Random(seed).sample(sorted(known), count))
     return [case for digest, case in known.items() if digest in drawn]
 
 
@@ -184,11 +191,12 @@ class _ScheduledPair:
 
 
 class _PairSchedule:
-    """Draws pairs: in each round, every prompt in random order; the same for a seed."""
+    """Draws pairs: rounds of all prompts in random order, two of three with border prompts; the same for a seed."""
 
     def __init__(self, pairing: Pairing, borders: Sequence[Case], pinned: Sequence[Case]) -> None:
         self._seed = pairing.seed
-        self._round = [*borders, *pinned]
+        times = max(1, math.ceil(2 * len(pinned) / len(borders))) if borders else 0
+        self._round = [*(each for each in borders for _ in range(times)), *pinned]
 
     def get(self, number: int) -> _ScheduledPair:
         """Return the pair with this number, counted from 0."""
@@ -251,6 +259,8 @@ class _PairedCalls:
         last = max((key.repeat for key in self.stored), default=-1)
         self.next_pair = max(0, last - self.pairing.search_calls + 1)
         self.sent_calls += sum(key.repeat >= self.pairing.search_calls for key in self.stored)
+        if not (search.cases or pinned):
+            return
         schedule = _PairSchedule(self.pairing, search.cases, pinned)
         async with asyncio.TaskGroup() as group:
             for _ in range(PAIRS_AT_ONCE):

@@ -19,8 +19,10 @@ from pramana.analyse.same import SIGNIFICANCE_LEVEL, PairedTest, ReplyPair
 MIN_PAIRS = 20
 """Fewer pairs are no test: even endpoints that always differ may not be called different before."""
 MAX_EXAMPLES, MAX_EXAMPLE_ANSWERS = 3, 5
-Instrument = Literal["answers", "text", "logprobs", "passed", "length", "latency"]
+Instrument = Literal["answers", "commonness", "text", "logprobs", "passed", "length", "latency"]
 BORDER_ANSWERS: Instrument = "answers"
+COMMONNESS: Instrument = "commonness"
+"""How often the same answer was given before, by either endpoint: less often if an endpoint samples more freely."""
 PINNED_TEXT: Instrument = "text"
 LOGPROBS: Instrument = "logprobs"
 PASSED: Instrument = "passed"
@@ -132,6 +134,7 @@ class EndpointTest:
         """Announce which instruments there are: one without data would only weaken the others."""
         numbers: list[Instrument] = [LENGTH, *([PASSED] if has_verdicts else ()), *([LOGPROBS] if has_logprobs else ())]
         texts: list[Instrument] = [*([BORDER_ANSWERS] if has_borders else ()), PINNED_TEXT]
+        numbers += [COMMONNESS] if has_borders else []
         self._test = PairedTest(numbers, texts)
         self._latency, self._failing = PairedTest([LATENCY], ()), PairedTest([_FAILED], ())
         self._values: dict[Instrument, list[tuple[float, float]]] = {name: [] for name in (*numbers, LATENCY)}
@@ -167,7 +170,11 @@ class EndpointTest:
         self, pair: CallPair, first: Answered, second: Answered
     ) -> Iterator[tuple[Instrument, tuple[float, float]]]:
         yield LATENCY, (first.latency_s, second.latency_s)
-        if not pair.is_border:
+        if pair.is_border:
+            known = self._prompts.get(pair.prompt)
+            pooled = known.counts[0] + known.counts[1] if known else Counter()
+            yield COMMONNESS, (pooled[first.text], pooled[second.text])
+        else:
             yield LENGTH, (len(first.text), len(second.text))
         if first.has_passed is not None and second.has_passed is not None:
             yield PASSED, (first.has_passed, second.has_passed)

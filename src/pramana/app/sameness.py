@@ -21,6 +21,7 @@ from pramana.store.store import Store
 
 INSTRUMENT_LABELS = {
     "answers": "answers to border prompts",
+    "commonness": "how common the answer is",
     "text": "text of other replies",
     "logprobs": "logprob of the first token",
     "passed": "pass rate",

@@ -189,6 +189,8 @@ class _ReplyStream:
         self._first: float | None = None
         self._parts: list[str] = []
         self._finish: str | None = None
+        self._logprobs: list[Any] = []
+        """Of the first tokens, if the request asks for logprobs."""
         self._last: Mapping[str, Any] = {}
         self._cancelled = False
 
@@ -196,6 +198,8 @@ class _ReplyStream:
         """Process one event; return True to end the reply."""
         self._last = event
         for choice in event.get("choices", ()):
+            if not self._logprobs and isinstance(stated := choice.get("logprobs"), dict):
+                self._logprobs = [_shorten_logprobs(each) for each in stated.get("content") or ()]
             if part := choice["delta"].get("content"):
                 self._first = self._first or clock.monotonic()
                 self._parts.append(part)
@@ -231,7 +235,13 @@ class _ReplyStream:
             raw=encode_raw_response(
                 {
                     "model": NAME,
-                    "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": self._finish}],
+                    "choices": [
+                        {
+                            "message": {"role": "assistant", "content": text},
+                            "finish_reason": self._finish,
+                            **({"logprobs": {"content": self._logprobs}} if self._logprobs else {}),
+                        }
+                    ],
                     "usage": usage,
                     "timings": self._last.get("timings"),
                     "runtime": f"{engine.name} {engine.version}",
@@ -246,6 +256,12 @@ class _ReplyStream:
             ),
             cost_usd=0.0,  # known to be zero
         )
+
+
+def _shorten_logprobs(token: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a token with its logprob and those of the likeliest tokens, without IDs and bytes."""
+    top = [{"token": each.get("token"), "logprob": each.get("logprob")} for each in token.get("top_logprobs") or ()]
+    return {"token": token.get("token"), "logprob": token.get("logprob"), "top_logprobs": top}
 
 
 def _make_rejected(error: Mapping[str, Any]) -> Rejected:

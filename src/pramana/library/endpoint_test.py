@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pramana.store.store import Store
 
 _OPTIONS = (
-    "suite", "tier", "selection", "scenarios", "system_prompt", "max_tokens", "seed", "name", "note",
+    "suite", "tier", "selection", "scenarios", "prompts", "system_prompt", "max_tokens", "seed", "name", "note",
     "max_cost_usd", "max_total_tokens", "deadline_s", "timeout_s",
 )  # fmt: skip
 
@@ -42,10 +42,10 @@ def same(
     """Test whether two models are the same: send the same prompts to both, in pairs and in random order.
 
     The test ends as soon as a difference is proven, or after `calls` calls of both models together. The argument
-    `temperature` is that of border prompts, whose one-word answer varies; a few other prompts come from `cases`, or
-    from a tier of a suite. Further options are `suite`, `tier`, `selection`, `scenarios`, `system_prompt`,
-    `max_tokens`, `seed`, `name`, `note`, and the limits `max_cost_usd`, `max_total_tokens`, `deadline_s` and
-    `timeout_s`.
+    `temperature` is that of border prompts, whose one-word answer varies; a few other prompts, at most `prompts`, come
+    from `cases` or from a tier of a suite. Further options are `suite`, `tier`, `selection`, `scenarios`,
+    `system_prompt`, `max_tokens`, `seed`, `name`, `note`, and the limits `max_cost_usd`, `max_total_tokens`,
+    `deadline_s` and `timeout_s`.
 
     With a report or an item of `runs()` as the only argument, `same` sends nothing and tests the two models of that
     run.

@@ -26,6 +26,7 @@ from pramana.show.api import (
     plans,
     providers,
     runs,
+    same,
     scenarios,
     suites,
     watches,
@@ -49,6 +50,7 @@ ROUTERS = (
     events.router,
     runs.compare_router,
     plans.router,
+    same.router,
     models.weights_router,
     watches.router,
 )

@@ -119,7 +119,7 @@ class RunBody(Body):
     def to_request(self) -> RunRequest:
         """Return the body as a `RunRequest`."""
         sent = {name: getattr(self, name) for name in type(self).model_fields if name in RunRequest.__struct_fields__}
-        sent |= {"models": tuple(sent["models"]), "scenarios": _make_selection(sent["scenarios"])}
+        sent |= {"models": tuple(sent["models"]), "scenarios": make_selection(sent["scenarios"])}
         limits: LimitsBody | None = sent["limits"]
         sent["limits"] = limits.to_limits() if limits else Limits()
         modality = getattr(self, "modality")  # noqa: B009 - a field created by the decorator
@@ -154,7 +154,8 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _make_selection(scenarios: Any) -> Selection | None:
+def make_selection(scenarios: Any) -> Selection | None:
+    """Return the filters on stored scenarios that a body states; None for no scenarios."""
     if scenarios is None:
         return None
     if scenarios == "all":

@@ -39,9 +39,9 @@ class UsdAmount(click.ParamType[float]):
 @click.command(
     cls=GroupedCommand,
     groups={
-        "Prompts": f"--suite --tier {CASE_OPTION_NAMES}",
+        "Prompts": f"--prompts --suite --tier {CASE_OPTION_NAMES}",
         "Sampling": "--temperature --max-tokens --system --seed",
-        "Limits": "--calls --budget --deadline --timeout",
+        "Limits": "--calls --budget --max-total-tokens --deadline --timeout",
         "Output": "--show --name --note --quiet --json",
     },
     exit_codes={
@@ -59,6 +59,14 @@ class UsdAmount(click.ParamType[float]):
     ),
 )
 @click.argument("models", nargs=-1, metavar="MODEL_A MODEL_B [PATH]...")
+@click.option(
+    "--prompts",
+    type=click.IntRange(0, 100),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Most prompts that are not border prompts",
+)
 @click.option("--suite", metavar="VERSION", help="Suite of the prompts that are not border prompts [default: v1.0]")
 @click.option("--tier", metavar="NAME", help="Tier of that suite [default: cheap]")
 @add_selection_options
@@ -81,6 +89,7 @@ class UsdAmount(click.ParamType[float]):
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Draws prompts and orders [default: new]")
 @click.option("--calls", type=click.IntRange(40), default=400, show_default=True, metavar="N", help="Most calls")
 @click.option("--budget", type=UsdAmount(), metavar="USD", help="Cost limit, such as 1USD")
+@click.option("--max-total-tokens", type=click.IntRange(1), metavar="N", help="Token limit, input and output")
 @click.option("--deadline", "deadline_s", type=POSITIVE_FLOAT, metavar="SECONDS", help="Time limit of the test")
 @click.option(
     "--timeout",
@@ -128,6 +137,7 @@ def _make_request(models: tuple[str, ...], selection: "Selection", given: dict[s
         suite=given["suite"] or ("v1.0" if given["tier"] else None),
         tier=given["tier"] or ("cheap" if given["suite"] else None),
         calls=given["calls"],
+        prompts=given["prompts"],
         temperature=given["temperature"],
         max_tokens=given["max_tokens"],
         system_prompt=read_system_prompt(given["system_file"]),
@@ -136,6 +146,7 @@ def _make_request(models: tuple[str, ...], selection: "Selection", given: dict[s
         note=given["note"],
         limits=Limits(
             max_cost_usd=given["budget"],
+            max_total_tokens=given["max_total_tokens"],
             deadline_s=given["deadline_s"],
             timeout_s=given["timeout_s"],
             concurrency=PAIRS_AT_ONCE,
@@ -156,6 +167,7 @@ def _show_stored(reference: str, models: tuple[str, ...], *, as_json: bool) -> i
 def _start_test(request: "SameRequest", given: dict[str, Any]) -> int:
     from pramana.app.sameness import same_view
     from pramana.bench import reduced_garbage_collection, run_sync
+    from pramana.errors import BudgetSpent
     from pramana.planning import pull_missing_weights
     from pramana.report.sameness import PairProgress
     from pramana.run.engine import INTERRUPTED, Stop
@@ -182,6 +194,8 @@ def _start_test(request: "SameRequest", given: dict[str, Any]) -> int:
         code = _print_view(same_view(store, ended), as_json=given["as_json"])
         if stop.error is not None:
             click.echo(f"pramana: {stop.error}", err=True)
+            if code == 4 and not isinstance(stop.error, BudgetSpent):
+                return stop.error.exit_code
         return 130 if stop.reason == INTERRUPTED else code
     finally:
         store.close()
