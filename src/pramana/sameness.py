@@ -341,16 +341,25 @@ class _PairedCalls:
         return Result(key, case.id, reply, None, (_make_check(case, reply),), hashed, record(digest, reply.text, ()))
 
 
-async def stream_pairs(store: Store, run: Run, accounts: OpenAccounts, stop: Stop) -> AsyncGenerator[list[Result]]:
-    """Yield the results of a test in batches, each pair in one, until it has its answer or is stopped."""
+def stream_pairs(store: Store, run: Run, accounts: OpenAccounts, stop: Stop) -> AsyncGenerator[list[Result]]:
+    """Return the results of a test in batches, each pair in one, until it has its answer or is stopped.
+
+    Raises at once if an endpoint cannot be used, before anything is sent.
+    """
     pairing = run.plan.pairing
     assert pairing is not None  # noqa: S101 - the run of a test has one
-    cases = await asyncio.to_thread(lambda: {hash_case(each): each for each in store.cases.iterate(run.id)})
-    stored = await asyncio.to_thread(lambda: {each.key: each for _, each in store.results.iterate(run.id)})
     for target in run.plan.targets:
         accounts.refuse_missing_parameters(target, {**run.plan.parameters, **pairing.border_parameters})
     first, second = (_Endpoint(target, accounts.get_text_client(target)) for target in run.plan.targets)
-    calls = _PairedCalls(run.plan, pairing, cases, stored, (first, second), stop)
+    return _stream_results(store, run, pairing, (first, second), stop)
+
+
+async def _stream_results(
+    store: Store, run: Run, pairing: Pairing, endpoints: tuple[_Endpoint, _Endpoint], stop: Stop
+) -> AsyncGenerator[list[Result]]:
+    cases = await asyncio.to_thread(lambda: {hash_case(each): each for each in store.cases.iterate(run.id)})
+    stored = await asyncio.to_thread(lambda: {each.key: each for _, each in store.results.iterate(run.id)})
+    calls = _PairedCalls(run.plan, pairing, cases, stored, endpoints, stop)
     working = asyncio.create_task(calls.run())
     try:
         while batch := await calls.batches.get():

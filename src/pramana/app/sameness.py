@@ -142,7 +142,9 @@ def list_tests(app: App, _: User, page: PageRequest) -> Listed[SameListView]:
 @use_case("viewer", "heavy")
 def read_test(app: App, _: User, run_id: str, models: tuple[str, str] | None = None) -> SameView:
     """Return the answer of a test, or of any stored run: of its two models, or of the two that are named."""
-    return same_view(app.store, app.store.runs.find(run_id), models)
+    run = app.store.runs.find(run_id)
+    key = ("same", run.id, run.status, run.stored, models)
+    return app.comparison_cache.get(key, lambda: same_view(app.store, run, models))
 
 
 def _list_view(run: Run) -> SameListView:

@@ -33,12 +33,13 @@ def make_power_sentence(view: SameView) -> str:
     """Return what would have been seen with as many pairs; an empty text if there is nothing to say."""
     if not view.would_have_seen:
         return ""
-    parts = []
-    for each in view.would_have_seen:
-        change = "another model" if each.change == "swap" else f"{format_percent(each.size)} of border answers changed"
-        parts.append(f"{change} in {format_percent(each.seen)}")
+    parts = [
+        f"{'another model' if each.change == 'swap' else f'{format_percent(each.size)} of border answers changed'} in "
+        f"{format_percent(each.seen)}"
+        for each in view.would_have_seen
+    ]
     tries = view.would_have_seen[0].tries
-    return f"Simulated with these replies, {tries} tries each, it would have seen: {', '.join(parts)} of the tries."
+    return f"In {tries} simulated tries with these replies, it would have seen: {', '.join(parts)}."
 
 
 def _render_lines(view: SameView) -> Iterator[str]:
