@@ -370,7 +370,8 @@ def _plan_comparison(request: PlanRequest, model: AssumedModel, chosen: _ChosenC
 
 
 def _find_detectable(model: AssumedModel, cases: int, repeats: int) -> DetectableView:
-    return DetectableView(cases=cases, repeats=repeats, loss=detectable_loss(model, cases, repeats))
+    on_one_day = replace(model, day_spread=0.0)
+    return DetectableView(cases=cases, repeats=repeats, loss=detectable_loss(on_one_day, cases, repeats))
 
 
 def _double(once: SpendingView) -> SpendingView:
