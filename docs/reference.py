@@ -364,6 +364,7 @@ LLMS_SECTIONS = {
         "voice": "Calling voice agents with real sound, and what is measured",
         "agents": "Describing an agent that talks over a WebSocket, without code",
         "plan": "How many cases, repeats, days and calls show a change, before anything is spent",
+        "drift": "watch a model over days: start, read an alarm, what is proven about false alarms",
     },
     "Server": {
         "server": "A server for a person or a team: tokens, roles, runs in the background",

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from pramana.analyse.drift import ALARM, NOTICE
-from pramana.analyse.own_endpoint import forecast_delays, report_endpoint
 from pramana.analyse.features import is_refusal, make_features
 from pramana.analyse.instruments import INSTRUMENT_GROUPS, INSTRUMENTS, DayFeatures, FeatureDay, PromptDay, score_days
+from pramana.analyse.own_endpoint import forecast_delays, report_endpoint
 from pramana.analyse.watch import (
     MAX_EXACT_CALLS,
     TODAY_LEVEL,

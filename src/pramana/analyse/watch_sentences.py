@@ -37,16 +37,16 @@ def _describe_collecting(findings: Mapping[str, InstrumentFinding]) -> str:
     if first.collected_days == first.needed_days:
         return f"The baseline of {pluralise(first.needed_days, 'day')} is complete; the next day is compared with it."
     return (
-        f"Collecting the baseline: {first.collected_days} of {pluralise(first.needed_days, 'day')}. Until then, a "
-        "change cannot be told from chance."
+        f"Collecting the baseline: {first.collected_days} of {pluralise(first.needed_days, 'day')}. Until then, "
+        "a change cannot be distinguished from chance."
     )
 
 
 def _describe_unknown(findings: Mapping[str, InstrumentFinding]) -> str:
     worst = max(each.baseline.next_day_rank_correlation for each in findings.values() if each.baseline)
     return (
-        "Cannot tell: each day of the baseline resembles the day before it too much to tell a change from chance (rank "
-        f"correlation {worst:.2f}; the limit is {MAX_RANK_CORRELATION:g})."
+        "Cannot tell: each day of the baseline resembles the day before it too much to distinguish a change from chance "
+        f"(rank correlation {worst:.2f}; the limit is {MAX_RANK_CORRELATION:g})."
     )
 
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from pramana.analyse.own_endpoint import EndpointReport, report_endpoint
 from pramana.analyse.instruments import INSTRUMENTS, FeatureDay
+from pramana.analyse.own_endpoint import EndpointReport, report_endpoint
 from pramana.analyse.watch import decide_period
 from pramana.analyse.watch_facts import find_reported_changes, measure_category_shifts, measure_hash_consistency
 from pramana.app import App, User, use_case

@@ -86,8 +86,8 @@ def _render_report_lines(view: WatchReportView) -> Iterator[str]:
         yield ""
         yield wrap_text(
             f"Hash consistency, the community's measure: {found.equal:,} of {found.compared:,} replies of the last day "
-            f"({format_percent(found.share)}) equal the baseline's usual reply to the letter: {found.word}. It cannot "
-            "tell a change from chance."
+            f"({format_percent(found.share)}) equal the baseline's usual reply to the letter: {found.word}. It does "
+            "not distinguish a change from chance."
         )
     if view.endpoint is not None:
         yield ""
