@@ -45,8 +45,8 @@ def _describe_collecting(findings: Mapping[str, InstrumentFinding]) -> str:
 def _describe_unknown(findings: Mapping[str, InstrumentFinding]) -> str:
     worst = max(each.baseline.next_day_rank_correlation for each in findings.values() if each.baseline)
     return (
-        "Cannot tell: each day of the baseline resembles the day before it too much to distinguish a change from chance "
-        f"(rank correlation {worst:.2f}; the limit is {MAX_RANK_CORRELATION:g})."
+        "Cannot tell: each day of the baseline resembles the day before it too much to distinguish a change from "
+        f"chance (rank correlation {worst:.2f}; the limit is {MAX_RANK_CORRELATION:g})."
     )
 
 

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from pramana import planning
 from pramana.analyse.delays import simulate_watch_delay
 from pramana.analyse.drift import BASELINE_DAYS, MONTH_DAYS
-from pramana.analyse.endpoint import MIN_MEASURED_DAYS, report_endpoint
 from pramana.analyse.estimate import Estimate
 from pramana.analyse.instruments import INSTRUMENTS, score_days
 from pramana.analyse.numbers import format_loss, pluralise
+from pramana.analyse.own_endpoint import MIN_MEASURED_DAYS, report_endpoint
 from pramana.analyse.power import (
     POWER,
     AssumedModel,
