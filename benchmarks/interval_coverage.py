@@ -21,6 +21,7 @@ from pramana.analyse.intervals import (
     Interval,
     align_with_test,
     mcnemar_p_value,
+    median_interval,
     ratio_difference_interval,
     sign_flip_p_value,
     skewed_mean_interval,
@@ -263,7 +264,8 @@ def _measure_repeated_differences(rounds: int) -> Worst:
 def _measure_medians() -> Worst:
     worst = Worst()
     for cases in range(6, 1001):
-        dropped = max(k for k in range(cases) if mcnemar_p_value(k - 1, cases - k + 1) <= 0.05) if cases > 5 else 0
+        found = median_interval([(float(place), float(place)) for place in range(cases)])
+        dropped = round(found.low) + 1 if found else 0  # the rank of the lower end
         worst.add(1 - 2 * float(binom.cdf(dropped - 1, cases, 0.5)), f"{cases} cases")
     return worst
 

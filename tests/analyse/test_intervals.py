@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 from scipy.stats import t as student_t  # type: ignore[import-untyped]
 from statsmodels.stats.contingency_tables import mcnemar as referee_mcnemar  # type: ignore[import-untyped]
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
@@ -25,6 +26,7 @@ from pramana.analyse.intervals import (
     median_interval,
     median_p_value,
     percentile,
+    percentile_bound_rank,
     ratio_difference_interval,
     sign_flip_p_value,
     skewed_mean_interval,
@@ -168,6 +170,29 @@ def test_the_median_interval_excludes_zero_where_its_test_rejects(rows: list[tup
 def test_percentiles_match_numpy(values: list[float], share: float) -> None:
     expected = float(np.percentile(values, 100 * share))
     assert percentile(sorted(values), share) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize(("share", "fewest"), [(0.95, 59), (0.99, 299)])
+def test_the_bound_of_a_percentile_holds_for_every_distribution_and_is_the_smallest(share: float, fewest: int) -> None:
+    """The bound holds if at most as many values lie below the percentile as its rank: a binomial count."""
+    assert percentile_bound_rank(fewest - 1, fewest - 1, share) is None
+    for count in (*range(fewest, fewest + 120), 500, 1000, 2000):
+        rank = percentile_bound_rank(count, count, share)
+        assert rank is not None
+        assert binom.cdf(rank, count, share) >= 0.95
+        assert binom.cdf(rank - 1, count, share) < 0.95
+
+
+@pytest.mark.parametrize("agreement", [0.0, 0.5, 1.0])
+def test_the_bound_of_a_percentile_holds_if_times_of_a_case_resemble_each_other(agreement: float) -> None:
+    """With 75 cases of 4 times each; taken as 300 independent times, 85 % of the bounds hold if the times agree."""
+    draw, rounds, held = np.random.default_rng(3), 600, 0
+    for _ in range(rounds):
+        shared, own = draw.normal(size=(75, 1)), draw.normal(size=(75, 4))
+        times = np.sort((math.sqrt(agreement) * shared + math.sqrt(1 - agreement) * own).ravel())
+        rank = percentile_bound_rank(300, 75, 0.95)
+        held += rank is not None and times[rank] >= 1.6449
+    assert held / rounds >= 0.94
 
 
 def test_no_percentile_of_an_empty_list() -> None:

@@ -92,6 +92,16 @@ REGISTERED_INTERVALS = (
         settings="every distribution, 6 to 1,000 cases",
     ),
     RegisteredInterval(
+        name="upper bound of a percentile",
+        purpose="What p95 and p99 of latencies and voice-to-voice times are at most",
+        functions=("analyse.intervals:percentile_bound_rank",),
+        fields=(),
+        method="Order statistics, one-sided, with as many values as cases",
+        checked_by="enumeration",
+        lowest_coverage=0.95,
+        settings="every distribution, 59 (p95) or 299 (p99) to 2,000 cases; times of one case alike or independent",
+    ),
+    RegisteredInterval(
         name="difference of word error rates",
         purpose="By how much the share of misheard words differs",
         functions=("analyse.intervals:ratio_difference_interval",),
@@ -134,7 +144,6 @@ REGISTERED_INTERVALS = (
 PRINTING_MODULES = (
     "analyse.changes",
     "analyse.comparison",
-    "analyse.scores",
     "app.briefs",
     "app.comparisons",
     "app.models",

@@ -335,3 +335,23 @@ def percentile(ordered: Sequence[float], share: float) -> float | None:
     below = min(int(place), len(ordered) - 1)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def percentile_bound_rank(count: int, units: float, share: float, confidence: float = CONFIDENCE) -> int | None:
+    """Return the rank, from 0, of the sorted value that is a one-sided upper bound of a percentile; None if too few.
+
+    It is an order statistic, so the bound holds for any distribution: p95 needs 59 independent values, p99 299. Values
+    of one case depend on each other, so `units` is the number of cases; the rank is then that of as many values.
+
+    >>> percentile_bound_rank(59, 59, 0.95), percentile_bound_rank(58, 58, 0.95), percentile_bound_rank(400, 400, 0.99)
+    (58, None, 399)
+    """
+    whole = min(count, math.floor(units + 1e-9))
+    if whole < 1:
+        return None
+    beyond, above = 1 - share, 0.0
+    for dropped in range(whole):  # how many of the largest values may lie above the bound
+        above += _binomial_chance(dropped, whole, beyond)
+        if above > 1 - confidence:
+            return None if not dropped else min(count, math.ceil((whole - dropped + 1) / whole * count)) - 1
+    return 0

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from msgspec import Struct, to_builtins
 
 from pramana.analyse.engines import engine_lines_of_result, parse_distinct_engines
-from pramana.analyse.intervals import percentile
+from pramana.analyse.intervals import percentile, percentile_bound_rank
 from pramana.analyse.judgements import RUBRIC
 from pramana.analyse.judges import JudgeTally, VerdictCount, canonical_judge_name, describe_calibration, identity
 from pramana.analyse.numbers import pluralise
@@ -90,6 +90,10 @@ class TimePercentiles(Struct, frozen=True):
     p50: float | None = None
     p95: float | None = None
     p99: float | None = None
+    p95_at_most: float | None = None
+    """The one-sided upper bound of p95 at 95 % confidence, with cases as the units; None for fewer than 59 cases."""
+    p99_at_most: float | None = None
+    """Likewise of p99; None for fewer than 299 cases."""
 
 
 class NamedCases(Struct):
@@ -345,7 +349,7 @@ class ResultTally:
         self._providers, self._parameters = providers or {}, parameters or {}
         self._cached = 0
         self._engines: set[str] = set()
-        self._calls = CallTally() if spoken else None
+        self._calls = CallTally(self._repeats) if spoken else None
         self._scores, self._rubric = ScoreTally(), RubricTally()
         self._per_model = self._repeats * max(1, variants)
 
@@ -477,8 +481,8 @@ class ResultTally:
             ),
             judge_cost_usd=copy(self._judge_cost),
             judge_tokens=copy(self._judge_tokens),
-            latency=_make_percentiles(self._latency),
-            first_token=_make_percentiles(self._first_token),
+            latency=_make_percentiles(self._latency, self._max_results_per_case("", "")),
+            first_token=_make_percentiles(self._first_token, self._max_results_per_case("", "")),
             reasons=tuple(sorted(map(copy, self._reasons.values()), key=lambda reason: -reason.count)),
             undecided={
                 model: {outcome: copy(each) for outcome, each in kinds.items()}
@@ -558,11 +562,16 @@ def _make_rate(outcome_counts: list[int], results_per_case: int) -> Rate:
     )
 
 
-def _make_percentiles(values: "array[float]") -> TimePercentiles:
+def _make_percentiles(values: "array[float]", results_per_case: int) -> TimePercentiles:
     # Sort in pieces and merge into an array: one list of all numbers would take four times the memory.
     pieces = [
         array("d", sorted(values[start : start + _SORT_CHUNK_SIZE]))
         for start in range(0, len(values), _SORT_CHUNK_SIZE)
     ]
     ordered = array("d", merge(*pieces))
-    return TimePercentiles(len(ordered), *(percentile(ordered, share) for share in (0.5, 0.95, 0.99)))
+    ranks = (percentile_bound_rank(len(ordered), len(ordered) / results_per_case, share) for share in (0.95, 0.99))
+    return TimePercentiles(
+        len(ordered),
+        *(percentile(ordered, share) for share in (0.5, 0.95, 0.99)),
+        *(None if rank is None else ordered[rank] for rank in ranks),
+    )

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct, to_builtins
 
 from pramana.analyse.comparison import compare
+from pramana.analyse.intervals import percentile_bound_rank
 from pramana.analyse.pairing import SCORED
 from pramana.errors import InvalidInput
 from pramana.model import Outcome, Plan, Reply, Result
@@ -66,10 +67,16 @@ class Latency(Struct, frozen=True):
     p95: BoundedSeconds | None = None
     p99: BoundedSeconds | None = None
     max: BoundedSeconds | None = None
+    p95_at_most: float | None = None
+    """The one-sided upper bound of p95 at 95 % confidence, with cases as the units; None for fewer than 59 cases, and
+    where too many times are censored. Likewise of p99, for fewer than 299 cases."""
+    p99_at_most: float | None = None
 
 
-def measure_latency(observations: Iterable[tuple[float, bool]]) -> Latency:
+def measure_latency(observations: Iterable[tuple[float, bool]], cases: float | None = None) -> Latency:
     """Return the percentiles of times; a censored time is a lower bound.
+
+    `cases` is the number of cases that the times are of; None: each is of another case.
 
     Interpolates as `intervals.percentile` does, linearly between ranks. The bounds are valid whatever the true censored
     times were.
@@ -81,8 +88,21 @@ def measure_latency(observations: Iterable[tuple[float, bool]]) -> Latency:
     seen = sorted(observations)  # at equal times, a censored one counts as longer
     shares = (0.5, 0.9, 0.95, 0.99, 1.0)
     return Latency(
-        len(seen), sum(censored for _, censored in seen), *(_latency_percentile(seen, share) for share in shares)
+        len(seen),
+        sum(censored for _, censored in seen),
+        *(_latency_percentile(seen, share) for share in shares),
+        p95_at_most=_bound_percentile(seen, cases, 0.95),
+        p99_at_most=_bound_percentile(seen, cases, 0.99),
     )
+
+
+def _bound_percentile(times: Sequence[tuple[float, bool]], cases: float | None, share: float) -> float | None:
+    """Return the upper bound of a percentile; None for too few cases, or if a censored time may lie below it."""
+    rank = percentile_bound_rank(len(times), len(times) if cases is None else cases, share)
+    if rank is None:
+        return None
+    bound = sorted(math.inf if censored else time for time, censored in times)[rank]
+    return bound if bound < math.inf else None
 
 
 def _latency_percentile(times: Sequence[tuple[float, bool]], share: float) -> BoundedSeconds | None:
@@ -179,22 +199,23 @@ def read_measured_lines(evidence: Mapping[str, object]) -> list[MeasuredLine]:
         raise InvalidInput(f"the stored evidence of a call has no valid times for its lines: {error}") from error
 
 
-def measure_turn_taking(lines: Sequence[MeasuredLine]) -> TurnTaking:
-    """Return the turn taking over the lines of all calls."""
+def measure_turn_taking(lines: Sequence[MeasuredLine], cases: float | None = None) -> TurnTaking:
+    """Return the turn taking over the lines of all calls, which are of so many cases; None: each of another."""
     answered = [each for each in lines if each.first_audible_s is not None]
     into = [each for each in lines if each.yield_s is not None or each.yield_censored_s is not None]
     backchannels = [each for each in lines if each.false_interruption is not None]
     timed = list_latency_observations(lines)
     return TurnTaking(
         lines=len(lines),
-        voice_to_voice=measure_latency(timed),
-        first_byte=measure_latency(list_latency_observations(lines, "to_first_byte_s")),
+        voice_to_voice=measure_latency(timed, cases),
+        first_byte=measure_latency(list_latency_observations(lines, "to_first_byte_s"), cases),
         leading_silence=measure_latency(
-            (each.leading_silence_s, False) for each in answered if each.leading_silence_s is not None
+            ((each.leading_silence_s, False) for each in answered if each.leading_silence_s is not None), cases
         ),
-        total=measure_latency(list_latency_observations(lines, "total_s")),
+        total=measure_latency(list_latency_observations(lines, "total_s"), cases),
         yields=measure_latency(
-            (each.yield_censored_s or 0.0, True) if each.yield_s is None else (each.yield_s, False) for each in into
+            ((each.yield_censored_s or 0.0, True) if each.yield_s is None else (each.yield_s, False) for each in into),
+            cases,
         ),
         unanswered=EventShare(
             sum(each.censored for each in lines), len(answered) + sum(each.censored for each in lines)
@@ -466,7 +487,9 @@ class RunVoice(Struct, frozen=True):
 class CallTally:
     """Collects calls from results, in any order."""
 
-    def __init__(self) -> None:
+    def __init__(self, repeats: int = 1) -> None:
+        """Create an empty tally; `repeats` is how often each case is called."""
+        self._repeats = max(1, repeats)
         self._calls: dict[tuple[str, str], list[Mapping[str, object]]] = {}
         self._lines: dict[tuple[str, str], list[MeasuredLine]] = {}
         self._answers: list[TaxedAnswer] = []
@@ -503,7 +526,7 @@ class CallTally:
             model,
             variant,
             len(calls),
-            measure_turn_taking(lines),
+            measure_turn_taking(lines, len(calls) / self._repeats),
             _pool_word_errors(calls, "heard"),
             _pool_word_errors(calls, "referred"),
             _median_measurement(calls, "words_a_minute"),

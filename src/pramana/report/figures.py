@@ -228,15 +228,34 @@ def describe_spending(run: Run, summary: Summary) -> str:
     elif times.count or summary.voice is None:
         parts.append(
             f"latency p50/p95/p99: {'/'.join(format_duration(each) for each in (times.p50, times.p95, times.p99))}"
+            + describe_percentile_bounds({"p95": times.p95_at_most, "p99": times.p99_at_most})
         )
     if first.count == 1:
         parts.append(f"first token {format_duration(first.p50)}")
     elif first.count:
-        parts.append(f"first token p50/p95: {format_duration(first.p50)}/{format_duration(first.p95)}")
+        bound = describe_percentile_bounds({"p95": first.p95_at_most}) if first.p95_at_most is not None else ""
+        parts.append(f"first token p50/p95: {format_duration(first.p50)}/{format_duration(first.p95)}{bound}")
     if summary.cached:
         parts.append(f"{summary.cached:,} from the cache")
     line = "; ".join(parts)
     return f"{line[:1].upper()}{line[1:]}."
+
+
+def describe_percentile_bounds(bounds: Mapping[str, float | None]) -> str:
+    """Return the upper bounds of percentiles in parentheses, or that there are too few cases for one.
+
+    >>> describe_percentile_bounds({"p95": 1.5, "p99": None})
+    ' (p95 at most 1.50 s at 95 % confidence; too few cases to bound p99)'
+    """
+    return f" ({_list_percentile_bounds(bounds)})"
+
+
+def _list_percentile_bounds(bounds: Mapping[str, float | None]) -> str:
+    known = [f"{name} at most {format_duration(each)}" for name, each in bounds.items() if each is not None]
+    unknown = [name for name, each in bounds.items() if each is None]
+    parts = [f"{', '.join(known)} at 95 % confidence"] if known else []
+    parts += [f"too few cases to bound {' and '.join(unknown)}"] if unknown else []
+    return "; ".join(parts)
 
 
 def describe_scores(scores: Sequence[ScoreSummary]) -> Iterator[tuple[str, str, str]]:
@@ -369,7 +388,10 @@ def _format_percentiles(times: Latency) -> str:
         return f"voice to voice p50 {format_bounded_time(times.p50)} (n={times.n}{unanswered})"
     p50, p95, longest = map(format_bounded_time, (times.p50, times.p95, times.max))
     shown = f"p50 {p50}, p95 {p95}, most {longest}"
-    return f"voice to voice {shown} (n={times.n:,}{unanswered})"
+    bound = f", {_list_percentile_bounds({'p95': times.p95_at_most})}"
+    if times.p95_at_most is None and times.censored:
+        bound = ""  # p95 may be longer than the caller waited, and is printed so
+    return f"voice to voice {shown} (n={times.n:,}{unanswered}{bound})"
 
 
 def describe_unreliable_times(turn_taking: TurnTaking) -> list[str]:
