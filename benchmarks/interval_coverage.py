@@ -379,7 +379,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="few settings, for a first look")
     sizes: Sequence[int] = (*range(5, 101), 150, 200, 300, 500, 750, 1000)
     pairs: Sequence[int] = (5, 6, 8, 10, 15, 25, 50, 75, 100)
-    rounds = 4_000
+    rounds = 2_000
     if parser.parse_args().quick:
         sizes, pairs, rounds = (5, 10, 25, 75), (6, 25), 200
     results = {"pass rate": _measure_rates(sizes), "lower bound of a pass rate": _measure_lower_bounds(sizes)}
