@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom
-from scipy.stats import t as student_t  # type: ignore[import-untyped]
+from scipy.stats import binom  # type: ignore[import-untyped]
+from scipy.stats import t as student_t
 from statsmodels.stats.contingency_tables import mcnemar as referee_mcnemar  # type: ignore[import-untyped]
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 

@@ -86,14 +86,9 @@ def measure_latency(observations: Iterable[tuple[float, bool]], cases: float | N
     (['0.800 s', '> 10.770 s'], 4, 1)
     """
     seen = sorted(observations)  # at equal times, a censored one counts as longer
-    shares = (0.5, 0.9, 0.95, 0.99, 1.0)
-    return Latency(
-        len(seen),
-        sum(censored for _, censored in seen),
-        *(_latency_percentile(seen, share) for share in shares),
-        p95_at_most=_bound_percentile(seen, cases, 0.95),
-        p99_at_most=_bound_percentile(seen, cases, 0.99),
-    )
+    p50, p90, p95, p99, longest = (_latency_percentile(seen, share) for share in (0.5, 0.9, 0.95, 0.99, 1.0))
+    bounds = (_bound_percentile(seen, cases, share) for share in (0.95, 0.99))
+    return Latency(len(seen), sum(censored for _, censored in seen), p50, p90, p95, p99, longest, *bounds)
 
 
 def _bound_percentile(times: Sequence[tuple[float, bool]], cases: float | None, share: float) -> float | None:
