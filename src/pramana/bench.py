@@ -27,6 +27,7 @@ from pramana.model import (
     Failure,
     Key,
     Outcome,
+    Plan,
     Reply,
     Request,
     Result,
@@ -44,7 +45,7 @@ from pramana.plan_scoring import (
     open_scorers,
     refuse_unknown_prices,
 )
-from pramana.planning import plan_scorers, resolve_embedder_model, resolve_judge, with_registered_providers
+from pramana.planning import plan_scorers, resolve_embedder_model, resolve_judges, with_registered_providers
 from pramana.providers.names import is_voice_agent
 from pramana.providers.prices import Prices
 from pramana.request import Limits
@@ -441,6 +442,7 @@ async def rescore_run(
     judge: str | None,
     limits: Limits,
     *,
+    other_judges: Sequence[str] = (),
     embedder: str | None = None,
     scorers: Sequence[str] = (),
     results: Iterable[tuple[Case, Result]] | None = None,
@@ -456,15 +458,15 @@ async def rescore_run(
     """
     stop = Stop() if stop is None else stop
     reach = with_registered_providers(store, reach or ProviderReach())
-    judged_by = resolve_judge(judge, reach) or run.plan.judge
-    if judged_by and (lost := reach.explain_unavailable_function(judged_by)):
-        raise InvalidInput(lost)
-    embedded_by = resolve_embedder_model(embedder, reach) if embedder else run.plan.embedder
-    scored_by = plan_scorers(scorers, reach, planned=run.plan.scorers)
-    plan = replace(run.plan, judge=judged_by, embedder=embedded_by, scorers=scored_by)
+    judges = resolve_judges(judge, other_judges, reach) or run.plan.judges
+    plan = replace(
+        _with_judges(run.plan, judges, reach),
+        embedder=resolve_embedder_model(embedder, reach) if embedder else run.plan.embedder,
+        scorers=plan_scorers(scorers, reach, planned=run.plan.scorers),
+    )
     prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
     refuse_unknown_prices(plan, prices, limits, reach)
-    label = make_scoring_label(judged_by, embedded_by, scored_by)
+    label = make_scoring_label(plan.judges, plan.embedder, plan.scorers)
     budget = Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_total_tokens)
     async with OpenAccounts(limits, budget, prices.cost, stop, reach) as accounts, AsyncExitStack() as stack:
         check_judge_reachable(plan, accounts)
@@ -510,3 +512,11 @@ async def rescore_run(
     if stop.error:
         raise stop.error
     return scoring.number
+
+
+def _with_judges(plan: Plan, judges: Sequence[Target], reach: ProviderReach) -> Plan:
+    """Return a plan with other judges; raise an error if one is a function that this process does not have."""
+    for each in judges:
+        if lost := reach.explain_unavailable_function(each):
+            raise InvalidInput(lost)
+    return replace(plan, judge=judges[0] if judges else None, other_judges=tuple(judges[1:]))

@@ -451,6 +451,14 @@ class Plan(Struct, frozen=True):
     """The voice of lines without a recording: `espeak`, or `piper` once its weights are pulled."""
     scorers: tuple[PlannedScorer, ...] = ()
     """Functions that score each reply, beside its assertion."""
+    other_judges: tuple[Target, ...] = ()
+    """The judges that form a panel with `judge`, whose majority decides; empty for a single judge."""
+
+    @property
+    def judges(self) -> tuple[Target, ...]:
+        """The judges that were named: one, a panel, or none where each model judges itself."""
+        return (self.judge, *self.other_judges) if self.judge else ()
+
     pairing: Pairing | None = None
     """How calls are paired in a test of two endpoints; None for an ordinary run."""
 

@@ -19,6 +19,7 @@ from pramana.providers.prices import FUNCTION_KIND, Prices
 from pramana.request import Limits
 from pramana.run.accounts import OpenAccounts, ProviderReach
 from pramana.score.judge import Judge
+from pramana.score.panel import PANEL_SEPARATOR
 from pramana.score.scorers import Scorers, find_planned_scorers
 from pramana.score.scoring import NO_JUDGE_REASON, VOICE_JUDGE_REASON, Scoring
 from pramana.score.similarity import Similarity, make_embed
@@ -47,21 +48,23 @@ def make_scoring(
     `no_judge_reason` is the reason if it cannot judge itself.
     """
     agent = is_voice_agent(target) and target.provider not in NON_JUDGE_PROVIDERS
-    judge = None if no_judge_reason and plan.judge is None else _make_judge(plan.judge or target, accounts)
+    named = plan.judges or (() if no_judge_reason else (target,))
+    judges = [judge for each in named if (judge := _make_judge(each, accounts))]
     return Scoring(
-        judge,
+        judges[0] if judges else None,
         similarity,
         call_scoring,
         no_judge_reason or (VOICE_JUDGE_REASON if agent else NO_JUDGE_REASON),
         scorers,
         target.typed,
+        judges[1:],
     )
 
 
 def check_judge_reachable(plan: Plan, accounts: OpenAccounts) -> None:
     """Raise an error if the judge cannot be used (missing key, unknown function) before any reply is judged."""
-    if plan.judge:
-        accounts.get_text_client(plan.judge)
+    for judge in plan.judges:
+        accounts.get_text_client(judge)
 
 
 def _make_judge(target: Target, accounts: OpenAccounts) -> Judge | None:
@@ -112,7 +115,7 @@ def make_similarity(plan: Plan, accounts: OpenAccounts) -> Similarity:
 
 def refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits, reach: ProviderReach) -> None:
     """Refuse a cost limit together with a model whose price is not known."""
-    asked = [*plan.targets, *(each for each in (plan.judge, plan.embedder) if each)]
+    asked = [*plan.targets, *plan.judges, *([plan.embedder] if plan.embedder else [])]
     # Looked up in any case, before the first request: reading the price list takes 0.2 s, which would delay a reply.
     unknown = [target.typed for target in asked if not prices.can_count_cost(target)]
     _refuse_uncountable_cost(plan, prices, limits)
@@ -145,8 +148,8 @@ def _refuse_uncountable_cost(plan: Plan, prices: Prices, limits: Limits) -> None
 # ── Label ──
 
 
-def make_scoring_label(judge: Target | None, embedder: Target | None, scorers: Sequence[PlannedScorer]) -> str:
-    """Return the label of a scoring: its judge, embedder and scorers."""
-    label = f"judged by {judge.typed if judge else 'itself'}"
+def make_scoring_label(judges: Sequence[Target], embedder: Target | None, scorers: Sequence[PlannedScorer]) -> str:
+    """Return the label of a scoring: its judges, embedder and scorers."""
+    label = f"judged by {PANEL_SEPARATOR.join(each.typed for each in judges) or 'itself'}"
     label += f", embedded by {embedder.typed}" if embedder else ""
     return label + (f", scored by {', '.join(f'{each.name} {each.version}' for each in scorers)}" if scorers else "")

@@ -106,7 +106,7 @@ def estimate(store: Store, request: RunRequest, reach: ProviderReach | None = No
     """Return the estimate for a run; nothing is stored or sent to a model."""
     chosen, plan = plan_with_cases(store, request, reach or ProviderReach())
     prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
-    called = {each.typed: is_voice_agent(each) for each in (*plan.targets, *([plan.judge] if plan.judge else ()))}
+    called = {each.typed: is_voice_agent(each) for each in (*plan.targets, *plan.judges)}
 
     def cost(target: Target, usage: Usage) -> float | None:
         return prices.cost(target, None, usage)
@@ -135,9 +135,7 @@ def count_cases(store: Store, request: RunRequest) -> CountedCases:
 
 def forecast_run_judging(store: Store, run: Run) -> JudgingForecast:
     """Return the judges of the replies of a stored run."""
-    called = {
-        each.typed: is_voice_agent(each) for each in (*run.plan.targets, *([run.plan.judge] if run.plan.judge else ()))
-    }
+    called = {each.typed: is_voice_agent(each) for each in (*run.plan.targets, *run.plan.judges)}
     return forecast_judging(run.plan, store.cases.iterate(run.id), lambda target: called[target.typed])
 
 
@@ -155,6 +153,7 @@ def plan_with_cases(
     targets = tuple(_attach_description(resolve_model(model, reach)) for model in request.models)
     if not may_repeat_models:
         _refuse_duplicates(targets)
+    judges = resolve_judges(request.judge, request.other_judges, reach)
     if request.voice == "piper":
         weights.verify_folder("piper")  # otherwise every case would fail on its own for lack of the weights
     return chosen, Plan(
@@ -164,7 +163,8 @@ def plan_with_cases(
         repeats=request.repeats,
         parameters=request.sampling(),
         system_prompt=request.system_prompt,
-        judge=resolve_judge(request.judge, reach),
+        judge=judges[0] if judges else None,
+        other_judges=judges[1:],
         selection=chosen.filters(),
         runner_version=version("pramana"),
         embedder=resolve_embedder_model(request.embedder, reach),
@@ -366,6 +366,18 @@ def resolve_judge(name: str | None, reach: ProviderReach) -> Target | None:
     return judge
 
 
+def resolve_judges(judge: str | None, others: Sequence[str], reach: ProviderReach) -> tuple[Target, ...]:
+    """Return the named judges: one, several that form a panel, or none."""
+    if judge is None and others:
+        raise InvalidInput("other judges were named, but no judge")
+    found = tuple(each for name in (judge, *others) if (each := resolve_judge(name, reach)))
+    for one, other in combinations(found, 2):
+        if replace(one, typed=other.typed) == other:
+            both = "" if one.typed == other.typed else f" ({one.typed} and {other.typed})"
+            raise InvalidInput(f"the same judge is named twice{both}; a panel needs different judges")
+    return found
+
+
 def resolve_embedder_model(name: str | None, reach: ProviderReach) -> Target | None:
     """Return the embedder; None for all-MiniLM-L6-v2 in this process, whose name is `local`."""
     if name in (None, "local"):
@@ -379,7 +391,7 @@ def providers_missing_keys(store: Store, request: RunRequest, reach: ProviderRea
     """Return the providers of a request whose key is missing, each with what to do; no request is sent."""
     reach = with_registered_providers(store, reach)
     accounts, found = make_accounts(reach, None), dict[str, str]()
-    for typed in filter(None, (*request.models, request.judge, request.embedder, request.stt)):
+    for typed in filter(None, (*request.models, request.judge, *request.other_judges, request.embedder, request.stt)):
         target = resolve_model(typed, reach)
         try:
             accounts.find_account(target)

@@ -30,6 +30,7 @@ from pramana.model import Case
 MAX_PARAMETERS_CHARS = 64_000
 """Maximum length of all parameters as JSON: every list of runs reads them."""
 MAX_NAME_CHARS = 500
+MAX_PANEL_SIZE = 9
 MAX_RUN_NAME_CHARS, MAX_NOTE_CHARS = 100, 10_000
 LOCAL_ONLY_MARK = {"local_only": True}
 _SAMPLING_MARK = {"sampling": True}
@@ -271,6 +272,11 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     judge: Annotated[
         Name | None, Meta(title="Judge model", description="Judge model; null: each model judges its own replies")
     ] = None
+    other_judges: Annotated[
+        Annotated[tuple[Name, ...], Meta(max_length=MAX_PANEL_SIZE - 1)],
+        Meta(description="Further judges: with `judge` they form a panel, whose majority decides"),
+    ] = ()
+    """Each of them judges every reply. Without a majority, the reply has no verdict."""
     embedder: Annotated[
         Name | None,
         Meta(title="Embedding model", description="Embedding model for semantic_similarity; null: MiniLM, embedded"),

@@ -320,6 +320,7 @@ _PLAN_WORDS = {
     "parameters": "the parameters",
     "system_prompt": "the system prompt",
     "judge": "the judge",
+    "other_judges": "the other judges of the panel",
     "embedder": "the embedding model",
     "stt": "the speech recognition",
     "scorers": "the scorers",

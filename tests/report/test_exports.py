@@ -1,6 +1,7 @@
 """Exports: each format is read back by third-party programs, whatever a model wrote."""
 
 import csv
+import html
 import io
 import json
 import re
@@ -260,10 +261,12 @@ def test_several_judges_are_noted_next_to_the_pass_rate_in_every_format() -> Non
     assert [(each.get("name"), each.get("value")) for each in root.iter("property")] == [
         ("run_id", "run-1"),
         ("mixed_judges", sentence),
+        ("judge", "fake:echo (llm_judge), uncalibrated"),
+        ("judge", "openai:gpt-5 (llm_judge), uncalibrated"),
     ]
     read = csv.DictReader(io.StringIO(export_text("csv", make_run(), rows), newline=""))
     assert [each["judge"] for each in read] == ["openai:gpt-5"] * 7 + ["fake:echo"] * 3
-    head, _, _ = export_text("markdown", make_run(), rows).partition("| m |")
+    head, _, _ = html.unescape(export_text("markdown", make_run(), rows)).partition("| m |")
     assert f"**The verdicts come from several judges: {sentence}**" in head
     page = export_text("html", make_run(), rows)
     warning = f'<p class="warn">The verdicts come from several judges: <bdi dir="auto">{sentence}</bdi></p>'

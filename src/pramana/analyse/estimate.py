@@ -157,7 +157,11 @@ class _PlanTally:
     ) -> None:
         self._plan, self._cost, self._spoken_to, self._scale = plan, cost, is_voice_target, answer_scale
         self._models = {each.typed: ModelEstimate(each.typed, "model") for each in plan.targets}
-        self._judges = {each.typed: ModelEstimate((plan.judge or each).typed, "judge") for each in plan.targets}
+        self._judges = {
+            (each.typed, judge.typed): ModelEstimate(judge.typed, "judge")
+            for each in plan.targets
+            for judge in plan.judges or (each,)
+        }
         self._embedder = ModelEstimate(plan.embedder.typed, "embedder") if plan.embedder else None
 
     def add(self, case: _CaseTokens) -> None:
@@ -172,12 +176,13 @@ class _PlanTally:
             for asked in calls:
                 spoken = self._spoken_to(target)
                 _add_calls(self._models[target.typed], target, times, asked, answer, self._cost, is_spoken=spoken)
-            judge = plan.judge or target
-            if case.judge_calls and _can_judge(judge, self._spoken_to):
-                read = JUDGE_PROMPT_OVERHEAD_TOKENS + calls[-1] + answer
-                _add_calls(
-                    self._judges[target.typed], judge, case.judge_calls * times, read, JUDGE_REPLY_TOKENS, self._cost
-                )
+            for judge in plan.judges or (target,):
+                if case.judge_calls and _can_judge(judge, self._spoken_to):
+                    read, share = (
+                        JUDGE_PROMPT_OVERHEAD_TOKENS + calls[-1] + answer,
+                        self._judges[target.typed, judge.typed],
+                    )
+                    _add_calls(share, judge, case.judge_calls * times, read, JUDGE_REPLY_TOKENS, self._cost)
             if self._embedder and plan.embedder and case.embed_calls:
                 _add_calls(self._embedder, plan.embedder, case.embed_calls * times, 2 * answer, 0, self._cost)
 
@@ -243,7 +248,11 @@ def _can_judge(judge: Target, is_voice_target: Callable[[Target], bool]) -> bool
 
 def _models_without_judge(plan: Plan, is_voice_target: Callable[[Target], bool]) -> tuple[str, ...]:
     """Return the models whose replies no model can judge."""
-    return tuple(each.typed for each in plan.targets if not _can_judge(plan.judge or each, is_voice_target))
+    return tuple(
+        each.typed
+        for each in plan.targets
+        if not any(_can_judge(judge, is_voice_target) for judge in plan.judges or (each,))
+    )
 
 
 def _self_judging_models(plan: Plan, is_voice_target: Callable[[Target], bool]) -> tuple[str, ...]:
@@ -251,7 +260,8 @@ def _self_judging_models(plan: Plan, is_voice_target: Callable[[Target], bool]) 
     return tuple(
         each.typed
         for each in plan.targets
-        if replace(plan.judge or each, typed=each.typed) == each and _can_judge(each, is_voice_target)
+        if _can_judge(each, is_voice_target)
+        and any(replace(judge, typed=each.typed) == each for judge in plan.judges or (each,))
     )
 
 

@@ -24,7 +24,7 @@ from pramana.analyse.calibration import (
     krippendorff_alpha,
     measure_agreement_of_strata,
 )
-from pramana.analyse.judges import MIN_LABELS_FOR_ACCURACY
+from pramana.analyse.judges import MIN_LABELS_FOR_ACCURACY, PANEL_SEPARATOR
 from pramana.analyse.labelling import JudgedReply
 from pramana.analyse.pairing import VerdictSource
 from pramana.model import JudgeCalibration
@@ -210,7 +210,7 @@ def report_judges(
                 measure_agreement_of_strata(strata, replies_per_case=per_case * len(models)),
                 _compare_categories(replies, opinions, run, find_category, per_case * len(models)),
                 tuple(_correct_model(model, replies, opinions, run, other_runs) for model in models),
-                tuple(model for model in models if name_judge(model) == source.by),
+                tuple(model for model in models if name_judge(model) in source.by.split(PANEL_SEPARATOR)),
             )
         )
     return tuple(found)

@@ -25,6 +25,8 @@ MAX_NAMED_JUDGES = 5
 MIN_LABELS_FOR_ACCURACY = 30
 """Labels that an accuracy needs; a judge with fewer is uncalibrated."""
 UNCALIBRATED = "uncalibrated"
+PANEL_SEPARATOR = " + "
+"""Between the names of the judges of a panel, whose majority decides."""
 _OTHER_CHECKS_KEY = ("other checks", "", "", "")
 
 _JudgeKey = tuple[str, str, str, str]
@@ -258,6 +260,8 @@ def canonical_judge_name(typed: str) -> str:
     """
     from pramana.providers.names import resolve_target
 
+    if PANEL_SEPARATOR in typed:
+        return PANEL_SEPARATOR.join(map(canonical_judge_name, typed.split(PANEL_SEPARATOR)))
     try:
         target = resolve_target(typed)
     except PramanaError:  # a name from another machine or version

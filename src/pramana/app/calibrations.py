@@ -25,6 +25,7 @@ from pramana.analyse.judge_report import (
 )
 from pramana.analyse.judges import canonical_judge_name, describe_calibration
 from pramana.analyse.labelling import JudgedReply, list_verdicts, make_task_name
+from pramana.analyse.panels import measure_panels
 from pramana.app.views import View
 from pramana.hash import hash_case
 from pramana.model import JudgeCalibration, Run
@@ -90,6 +91,28 @@ class JudgeView(View, frozen=True, kw_only=True):
     self_judged_models: Annotated[tuple[str, ...], Meta(description="Models that judge their own replies")]
 
 
+class JudgePairView(View, frozen=True, kw_only=True):
+    """How far two judges of a panel agree with each other."""
+
+    first: str
+    second: str
+    replies: int
+    agreed: int
+    kappa: Annotated[float | None, Meta(description="Cohen's kappa; null if both gave one verdict only")]
+
+
+class PanelView(View, frozen=True, kw_only=True):
+    """How far the judges of a panel agree with each other."""
+
+    check: str
+    judges: tuple[str, ...]
+    replies: int
+    unanimous: Annotated[int, Meta(description="Replies to which all judges gave the same verdict")]
+    unanimous_interval: Annotated[_Interval, Meta(description="95 % interval of their share")]
+    undecided: Annotated[int, Meta(description="Replies without a majority")]
+    pairs: tuple[JudgePairView, ...]
+
+
 class JudgeReportView(View, frozen=True, kw_only=True):
     """How far the judges of a run agree with people."""
 
@@ -102,6 +125,7 @@ class JudgeReportView(View, frozen=True, kw_only=True):
     tied: Annotated[int, Meta(description="Replies of which as many raters say yes as no")]
     alpha: Annotated[float | None, Meta(description="Krippendorff's alpha of the raters; null with one rater")]
     judges: tuple[JudgeView, ...]
+    panels: tuple[PanelView, ...]
 
 
 # ── Calibrations in short ──
@@ -156,6 +180,7 @@ def make_judge_report(store: Store, run: Run) -> JudgeReportView:
         tied=opinions.tied_count,
         alpha=opinions.alpha,
         judges=tuple(map(_judge_view, reports)),
+        panels=_panel_views(store, run),
     )
 
 
@@ -226,6 +251,34 @@ def _judge_view(report: JudgeReport) -> JudgeView:
             for each in report.models
         ),
         self_judged_models=report.self_judged_models,
+    )
+
+
+def _panel_views(store: Store, run: Run) -> tuple[PanelView, ...]:
+    """Return how far the judges of each panel of a run agree with each other."""
+    if not run.plan.other_judges and len(store.scorings.read_labels(run)) < 2:  # a rescoring may have had a panel
+        return ()
+    panels = measure_panels(check for each in store.labels.iterate_checks(run) for check in each.checks)
+    return tuple(
+        PanelView(
+            check=each.check,
+            judges=each.judges,
+            replies=each.reply_count,
+            unanimous=each.unanimous,
+            unanimous_interval=(each.unanimous_interval.low, each.unanimous_interval.high),
+            undecided=each.undecided,
+            pairs=tuple(
+                JudgePairView(
+                    first=pair.first,
+                    second=pair.second,
+                    replies=pair.reply_count,
+                    agreed=pair.agreed,
+                    kappa=pair.kappa,
+                )
+                for pair in each.pairs
+            ),
+        )
+        for each in panels
     )
 
 

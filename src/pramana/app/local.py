@@ -187,7 +187,7 @@ async def _execute_until_stopped(
 def find_paid_models(store: Store, plan: Plan) -> list[str]:
     """Return the models of a plan that cost money or have no known price; the user's own code counts as free."""
     prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
-    asked = (*plan.targets, *(each for each in (plan.judge, plan.embedder, plan.stt) if each))
+    asked = (*plan.targets, *plan.judges, *(each for each in (plan.embedder, plan.stt) if each))
     return list(dict.fromkeys(each.typed for each in asked if prices.may_cost(each)))
 
 

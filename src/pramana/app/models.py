@@ -168,6 +168,7 @@ def _hash_setup(plan: Plan, model: str, variant: str, rescoring_labels: Sequence
     own = next((each for each in plan.targets if each.typed == model), None)
     said: dict[str, Any] = {
         "judge": _identify_target(plan.judge or own),
+        **({"other_judges": [_identify_target(each) for each in plan.other_judges]} if plan.other_judges else {}),
         "judged_again": rescoring_labels,
         "embedder": _identify_target(plan.embedder),
         "system_prompt": plan.system_prompt or "",

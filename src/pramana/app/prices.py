@@ -149,7 +149,7 @@ def _recent_targets(app: App) -> dict[str, Target]:
     runs, _ = app.store.runs.read_page(limit=MAX_RECENT_RUNS)
     plans = [run.plan for run in runs]
     every: Iterable[Target | None] = (
-        target for plan in plans for target in (*plan.targets, plan.judge, plan.embedder, plan.stt)
+        target for plan in plans for target in (*plan.targets, *plan.judges, plan.embedder, plan.stt)
     )
     return {target.typed: target for target in every if target}
 

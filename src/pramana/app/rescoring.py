@@ -175,7 +175,7 @@ def scoring_views(store: Store, run: Run) -> Sequence[ScoringView]:
         ScoringView(
             number=each.number,
             reference=f"{run.id}@{each.number}",
-            label=each.label if each.number else make_scoring_label(plan.judge, plan.embedder, plan.scorers),
+            label=each.label if each.number else make_scoring_label(plan.judges, plan.embedder, plan.scorers),
             created_at=each.created,
             current=each.is_current,
             models=_scored_model_views(store, replace(run, scoring=each.number)),

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec.structs import asdict, fields, force_setattr
 
 from pramana import planning
+from pramana.analyse.judges import PANEL_SEPARATOR
 from pramana.analyse.rates import make_model_rates, make_rate
 from pramana.analyse.scores import read_rubric_ratings
 from pramana.analyse.spread import RunTimes
@@ -283,7 +284,7 @@ def _run_view(run: Run, ended: EndedCounts | Summary | None = None, cases_digest
         models=tuple(target.typed for target in plan.targets),
         variants=plan.variants,
         repeats=plan.repeats,
-        judge=plan.judge.typed if plan.judge else None,
+        judge=PANEL_SEPARATOR.join(each.typed for each in plan.judges) or None,
         created_at=run.created,
         finished_at=run.finished,
         expected=run.expected,
@@ -348,6 +349,7 @@ def _plan_view(run: Run) -> PlanView:
         parameters=dict(plan.parameters),
         system_prompt=plan.system_prompt,
         judge=_target_view(plan.judge) if plan.judge else None,
+        other_judges=tuple(map(_target_view, plan.other_judges)),
         embedder=_target_view(plan.embedder) if plan.embedder else None,
         stt=_target_view(plan.stt) if plan.stt else None,
         voice=plan.voice,

@@ -90,7 +90,9 @@ class RunView(View, frozen=True, kw_only=True):
     models: tuple[str, ...]
     variants: tuple[str, ...]
     repeats: int
-    judge: Annotated[str | None, Meta(description="Judge model; null: each model judges itself")]
+    judge: Annotated[
+        str | None, Meta(description="Judge model, or the models of a panel; null: each model judges itself")
+    ]
     created_at: str
     finished_at: str | None
     expected: int
@@ -144,6 +146,7 @@ class PlanView(View, frozen=True, kw_only=True):
     parameters: Mapping[str, Any]
     system_prompt: str | None
     judge: TargetView | None
+    other_judges: Annotated[tuple[TargetView, ...], Meta(description="The judges that form a panel with `judge`")]
     embedder: TargetView | None
     stt: TargetView | None
     voice: str

@@ -11,7 +11,6 @@ collector's thresholds are raised for the whole process; the last run to end res
 from __future__ import annotations  # `help` and editors show Cases and Model, not what they are made of
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import wraps
@@ -24,6 +23,7 @@ from msgspec.structs import asdict
 from pramana import planning, settings
 from pramana.errors import InvalidInput, PramanaError, describe_value, suggest_similar
 from pramana.library.listing import RunList, RunRecord, list_runs
+from pramana.library.named_models import describe_argument, read_judges, read_models, read_scorers
 from pramana.library.options import (
     Cases,
     Judge,
@@ -40,10 +40,9 @@ from pramana.load import parse_path
 from pramana.load.rows import is_data_frame, is_single_case, read_rows
 from pramana.model import Run
 from pramana.providers.accounts import PassedFunctions
-from pramana.providers.text.function import function_path
 from pramana.request import Limits, RunRequest, Selection, check_struct_values
 from pramana.run.accounts import ProviderReach
-from pramana.score.scorers import Scorer, make_scorer, make_stored_name
+from pramana.score.scorers import Scorer
 from pramana.store import open_store
 
 if TYPE_CHECKING:  # what only some calls need is imported by them: it takes as long as a short run
@@ -60,7 +59,6 @@ __all__ = [
 StoredRun = str | Report | RunRecord
 """A run that is stored: its id, its report, or an item of `runs()`."""
 PYTHON_PREFIX = "python:"
-_FUNCTION_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
 _Given = ParamSpec("_Given")
 _Returned = TypeVar("_Returned")
 
@@ -293,12 +291,18 @@ def _read_request(
     given = make_case_fields(cases)
     if not given and not ({"suite", "tier", "scenarios"} & options.keys()):
         given = {"suite": planning.DEFAULT_SUITE, "tier": planning.DEFAULT_TIER}
-    judged_by = None if judge is None else _read_model(judge, functions, argument="judge")
-    named_scorers, scorers = _read_scorers(options.get("scorers", ()))
+    judges = read_judges(judge, functions)
+    named_scorers, scorers = read_scorers(options.get("scorers", ()))
     stated = {**_options_to_request_fields(options), "scorers": named_scorers}
-    return _RequestWithFunctions(
-        RunRequest(models=named, judge=judged_by, repeats=repeat, **given, **stated), functions, scorers
+    request = RunRequest(
+        models=named,
+        judge=judges[0] if judges else None,
+        other_judges=judges[1:],
+        repeats=repeat,
+        **given,
+        **stated,
     )
+    return _RequestWithFunctions(request, functions, scorers)
 
 
 def _make_session(
@@ -335,14 +339,14 @@ def _resume_session(
     if planned := sorted(limits.keys() - ResumeOptions.__annotations__.keys()):
         raise InvalidInput(f"{', '.join(planned)} cannot be changed: a resumed run keeps its plan; start a new run")
     functions, named = _read_models_to_resume(model, models)
-    judged_by = None if judge is None else _read_model(judge, functions, argument="judge")
+    judges = read_judges(judge, functions)
     run_id = run.run_id if isinstance(run, Report) else format_run_reference(run)
     changed = {name: value for name, value in limits.items() if name in Limits.__struct_fields__}
     check_struct_values(Limits(**changed))
 
     def find(store: Store, _: ProviderReach) -> PlannedRun:
         found = find_run(store, run_id)
-        _refuse_unknown_models(named, judged_by, found)
+        _refuse_unknown_models(named, judges, found)
         _refuse_unknown_functions(functions, found)
         return PlannedRun(found, Limits.for_resumed_run(found.limits, changed))
 
@@ -351,7 +355,7 @@ def _resume_session(
         functions,
         loop,
         use_cache=limits.get("cache", False),
-        scorers=_read_scorers(limits.get("scorers", ()))[1],
+        scorers=read_scorers(limits.get("scorers", ()))[1],
         store_url=find_store_url(run),
     )
 
@@ -382,7 +386,7 @@ def _read_models_to_resume(model: Model | None, models: Models) -> _ModelsToResu
     return _ModelsToResume(given, tuple(each for each in typed if each.removeprefix(PYTHON_PREFIX) not in functions))
 
 
-def _refuse_unknown_models(names: Sequence[str], judge: str | None, run: Run) -> None:
+def _refuse_unknown_models(names: Sequence[str], judges: Sequence[str], run: Run) -> None:
     """Raise an error for names of models that the run does not test, and for another judge than its own."""
     tested = [each.typed for each in run.plan.targets]
     if other := [each for each in names if each not in tested]:
@@ -390,18 +394,18 @@ def _refuse_unknown_models(names: Sequence[str], judge: str | None, run: Run) ->
             f"run {run.id} tests {', '.join(tested)}, not {', '.join(other)}; resume the run without naming models, or "
             "start a new run"
         )
-    planned = run.plan.judge.typed if run.plan.judge else "its own models"
-    if judge is not None and judge != planned and not judge.startswith(PYTHON_PREFIX):
+    planned = [each.typed for each in run.plan.judges]
+    if other := [each for each in judges if each not in planned and not each.startswith(PYTHON_PREFIX)]:
         raise InvalidInput(
-            f"run {run.id} is judged by {planned}, not {judge}; resume the run without naming a judge, or start a new "
-            "run"
+            f"run {run.id} is judged by {', '.join(planned) or 'its own models'}, not {', '.join(other)}; resume the "
+            "run without naming a judge, or start a new run"
         )
 
 
 def _refuse_unknown_functions(functions: Mapping[str, Callable[..., Any]], run: Run) -> None:
     """Raise an error for functions that the run does not call."""
     plan = run.plan
-    targets = [each for each in (*plan.targets, plan.judge, plan.embedder, plan.stt) if each is not None]
+    targets = [each for each in (*plan.targets, *plan.judges, plan.embedder, plan.stt) if each is not None]
     planned = {each.model: each.typed for each in targets if each.provider == "python"}
     for path, function in functions.items():
         if path in planned:
@@ -415,7 +419,7 @@ def _refuse_unknown_functions(functions: Mapping[str, Callable[..., Any]], run: 
         raise InvalidInput(
             f"run {run.id} calls {', '.join(missing)}, but the function passed is {PYTHON_PREFIX}{path}; if it is the "
             "same "
-            f'function under a new name, pass models={{"{missing[0]}": {_describe_argument(function)}}}, otherwise '
+            f'function under a new name, pass models={{"{missing[0]}": {describe_argument(function)}}}, otherwise '
             f"start "
             f"a new run"
         )
@@ -454,80 +458,6 @@ def _selection_from_dict(argument: str, filters: Mapping[str, Any]) -> Selection
             raise InvalidInput(f"{argument}: unknown filter {name!r:.60}{hint}")
     given: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in filters.items()}
     return Selection(**given)
-
-
-def read_models(model: Any, models: Any, functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
-    """Return the stored names of models; add functions to `functions` by name."""
-    if isinstance(model, list | tuple | dict):
-        raise InvalidInput(f"model is one model; for several write models={type(model).__name__}(…)")
-    if isinstance(models, str) or not isinstance(models, Sequence | Mapping):
-        raise InvalidInput(f"models is a list or a dictionary; for one model write model={_describe_argument(models)}")
-    if model is not None and models:
-        raise InvalidInput("pass model or models, not both")
-    if isinstance(models, Mapping):
-        if unnamed := [each for each in models if not isinstance(each, str)]:
-            raise InvalidInput(f"models: the name of a function is text, found {describe_value(unnamed[0])}")
-        return tuple(_read_model(each, functions, name, f"models[{name!r}]") for name, each in models.items())
-    if model is not None:
-        return (_read_model(model, functions),)
-    return tuple(_read_model(each, functions, None, f"models[{number}]") for number, each in enumerate(models))
-
-
-def _read_model(
-    model: Any, functions: dict[str, Callable[..., Any]], name: str | None = None, argument: str = "model"
-) -> str:
-    """Return the stored name of a model; add a function to `functions` by that name."""
-    if isinstance(model, str):
-        if name is not None:
-            raise InvalidInput(
-                f"the model {model} cannot be renamed; a dictionary names functions only: pass models=[…]"
-            )
-        return model
-    if not callable(model):
-        raise InvalidInput(f"{argument}: expected a model's name or a function, found {describe_value(model)}")
-    path = function_path(model)
-    if name is not None:
-        if not _FUNCTION_NAME.fullmatch(name):
-            raise InvalidInput(
-                f"a function cannot be called {name!r:.80}: a name is 1 to 64 letters, digits, _ . and -"
-            )
-        path = f"{path.partition(':')[0]}:{name}"
-    if not _are_same_callable(functions.setdefault(path, model), model):
-        raise InvalidInput(
-            f"two functions have the same name {path}, and results are stored by that name; name them: "
-            'models={"before": first, "after": second}'
-        )
-    return f"python:{path}"
-
-
-def _are_same_callable(one: Any, other: Any) -> bool:
-    """Return whether two callables are the same; bound methods are equal without being identical."""
-    try:
-        return one is other or bool(one == other)
-    except Exception:  # noqa: BLE001 - the comparison is the user's code
-        return False
-
-
-def _describe_argument(given: Any) -> str:
-    """Return the argument as it would be typed, if it has a name."""
-    name = None if isinstance(given, Path) else getattr(given, "name", None) or getattr(given, "__name__", None)
-    return str(name or describe_value(given))
-
-
-def _read_scorers(given: Any) -> tuple[tuple[str, ...], dict[str, Scorer]]:
-    """Return the stored names of scorers, and the functions among them by name."""
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise InvalidInput(f"scorers is a list; for one scorer write scorers=[{_describe_argument(given)}]")
-    made = [each if isinstance(each, str) else make_scorer(each) for each in given]
-    named = tuple(each if isinstance(each, str) else make_stored_name(each) for each in made)
-    functions: dict[str, Scorer] = {}
-    for path, each in zip(named, made, strict=True):
-        if isinstance(each, Scorer) and functions.setdefault(path, each) != each:
-            raise InvalidInput(
-                f"two scorers have the same name {path}, and scores are stored by that name; give each a name: "
-                '@pramana.scorer(name="politeness")'
-            )
-    return named, functions
 
 
 def make_case_fields(given: Cases) -> dict[str, Any]:

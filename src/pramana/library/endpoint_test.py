@@ -7,8 +7,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from pramana.errors import InvalidInput, describe_value
-from pramana.library import format_run_reference, hide_internal_frames, make_case_fields, read_models, read_selection
+from pramana.library import format_run_reference, hide_internal_frames, make_case_fields, read_selection
 from pramana.library.listing import RunRecord
+from pramana.library.named_models import read_models
 from pramana.library.options import Cases, Model, make_unexpected_option_error
 from pramana.library.report import Report, find_store_url
 from pramana.library.sameness import Sameness, read_sameness

@@ -22,8 +22,9 @@ Cases = PathLike | Case | Mapping[str, Any] | Iterable[PathLike | Case | Mapping
 """A file or folder, several of them, cases, dictionaries, or a data frame."""
 Model = str | Callable[..., str | Reply | Coroutine[Any, Any, str | Reply]]
 """A model's name, or a function from prompt or messages to text."""
-Judge = str | Callable[..., Any]
-"""A model's name, or a function from a question to text, a bool or a dictionary."""
+SingleJudge = str | Callable[..., Any]
+Judge = SingleJudge | Sequence[SingleJudge]
+"""A model's name, or a function from a question to text, a bool or a dictionary; several form a panel."""
 Models = Sequence[Model] | Mapping[str, Callable[..., Any]]
 """Several models; a dictionary maps the names under which results are stored to functions."""
 AnyScorer = str | Scorer | ScorerFunction

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pramana.analyse.numbers import format_percent, pluralise, shorten_name
-from pramana.app.calibrations import AgreementView, CorrectedRateView, JudgeReportView, JudgeView
+from pramana.app.calibrations import AgreementView, CorrectedRateView, JudgeReportView, JudgeView, PanelView
 from pramana.report.figures import format_interval
 from pramana.report.terminal import pad_to_width, wrap_text
 
@@ -30,6 +30,23 @@ def _format_report(report: JudgeReportView) -> Iterator[str]:
     for judge in report.judges:
         yield ""
         yield from _format_judge(judge)
+    for panel in report.panels:
+        yield ""
+        yield from _format_panel(panel)
+
+
+def _format_panel(panel: PanelView) -> Iterator[str]:
+    yield wrap_text(f"Panel of {len(panel.judges)} judges ({panel.check})", MAX_COLUMNS)
+    share = panel.unanimous / panel.replies
+    said = (
+        f"unanimous on {panel.unanimous:,} of {_count_replies(panel.replies)}: {format_percent(share)} "
+        f"({format_interval(panel.unanimous_interval)}); without a majority: {panel.undecided:,}"
+    )
+    yield wrap_text(said, MAX_COLUMNS, "  ", "    ")
+    for pair in panel.pairs:
+        kappa = "" if pair.kappa is None else f", kappa {pair.kappa:.2f}"
+        told = f"{shorten_name(pair.first)} and {shorten_name(pair.second)} agree on {pair.agreed:,} of"
+        yield wrap_text(f"{told} {_count_replies(pair.replies)}{kappa}", MAX_COLUMNS, "  ", "    ")
 
 
 def _describe_labels(report: JudgeReportView) -> str:

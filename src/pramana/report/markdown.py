@@ -302,4 +302,5 @@ def _escape_inline(text: str, max_length: int = 200) -> str:
     """Return text for a table or a heading: as code, with Markdown and HTML characters as references."""
     line = " ".join(escape_unprintable(text).split())[:max_length]
     marked = _MARKUP_RE.sub(lambda found: f"&#{ord(found[0])};" if found[0].isascii() else found[0], line)
-    return f"<code>{marked.replace('www.', 'www&#46;')}</code>" if re.search(r"[^\w\s.,:%+-]|www\.", line) else marked
+    is_unusual = re.search(r"[^\w\s.,:;()%+–-]|www\.", line)
+    return f"<code>{marked.replace('www.', 'www&#46;')}</code>" if is_unusual else marked

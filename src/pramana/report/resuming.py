@@ -29,9 +29,10 @@ def format_resume_call(run: Run) -> str:
 def _format_function_arguments(plan: Plan) -> list[str]:
     """Return the arguments of a Python call that pass the functions of a plan which cannot be imported."""
     functions = find_unimportable_models(plan)
-    judge = plan.judge.typed if plan.judge else None
-    others = [each for each in functions if each != judge or each in (target.typed for target in plan.targets)]
-    passed = ["judge=function"] if len(others) < len(functions) else []
+    judges = [each.typed for each in plan.judges]
+    others = [each for each in functions if each not in judges or each in (target.typed for target in plan.targets)]
+    count = len(functions) - len(others)
+    passed = [f"judge=[{', '.join(['function'] * count)}]" if count > 1 else "judge=function"] if count else []
     if len(others) > 1:
         named = ", ".join(f'"{each}": function' for each in others)
         passed.insert(0, f"models={{{named}}}")
@@ -57,6 +58,6 @@ def _format_limit_to_raise(run: Run, no_limit: str, deadline: str) -> str:
 
 def find_unimportable_models(plan: Plan) -> list[str]:
     """Return the names of a plan's models that are functions which cannot be imported."""
-    named = (*plan.targets, plan.judge, plan.embedder, plan.stt)
+    named = (*plan.targets, *plan.judges, plan.embedder, plan.stt)
     functions = [each for each in named if each is not None and each.provider == "python"]
     return list(dict.fromkeys(each.typed for each in functions if not is_importable(each.model)))

@@ -58,8 +58,9 @@ def find_uncached_models(plan: Plan) -> list[str]:
     >>> find_uncached_models(Plan("cases", None, (agent, fake), 1))
     ['python:shop:agent']
     """
-    judges = () if plan.judge is None else (plan.judge,)
-    return list(dict.fromkeys(each.typed for each in (*plan.targets, *judges) if each.provider in UNCACHED_PROVIDERS))
+    return list(
+        dict.fromkeys(each.typed for each in (*plan.targets, *plan.judges) if each.provider in UNCACHED_PROVIDERS)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ scenarios go to their scorers. What cannot be judged is `unscored`, with the rea
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from pramana.errors import PramanaError
 from pramana.model import Case, Check, Outcome, Reply, Turn
 from pramana.replies import describe_reply
 from pramana.score.judge import Judge, score_by_judge, score_by_rubric
+from pramana.score.panel import score_by_panel
 from pramana.score.scorers import Scorers, ends_run
 
 MIN_THREADED_OUTPUT_LENGTH = 50_000
@@ -73,8 +74,13 @@ class Scoring:
         no_judge: str = NO_JUDGE_REASON,
         scorers: Scorers | None = None,
         model: str = "",
+        other_judges: Sequence[Judge] = (),
     ) -> None:
-        """Take the judge and scorers of a run; `model` is the model's name as passed to `scorers`."""
+        """Take the judges and scorers of a run; `model` is the model's name as passed to `scorers`.
+
+        With `other_judges`, the judges form a panel; scorers that name no model ask the first of them.
+        """
+        self._other_judges = other_judges
         self.judge, self.similarity, self.calls, self._no_judge = judge, similarity, calls, no_judge
         self._scorers, self._model = scorers or None, model
 
@@ -166,7 +172,8 @@ class Scoring:
                 return Check(name, "1", Outcome.UNSCORED, NOTHING_EXPECTED_REASON)
             if self.judge is None:
                 return Check(name, "1", Outcome.UNSCORED, self._no_judge)
-            return await (score_by_rubric if name == "rubric" else score_by_judge)(self.judge, case, reply)
+            score = score_by_rubric if name == "rubric" else score_by_judge
+            return await score_by_panel(score, (self.judge, *self._other_judges), case, reply)
         if name == "semantic_similarity":
             return _explain_check(await self.similarity.score(case, reply), reply)
         assert case.assertion is not None  # noqa: S101 - only scenarios have none, and a rubric judges those

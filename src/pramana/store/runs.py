@@ -458,7 +458,7 @@ class Runs(StorePart):
 
 def _make_model_rows(run_no: int, plan: Plan) -> list[tuple[int, str, str]]:
     """Return the rows of a plan's models."""
-    others = (("judge", plan.judge), ("embedder", plan.embedder), ("stt", plan.stt))
+    others = (*(("judge", each) for each in plan.judges), ("embedder", plan.embedder), ("stt", plan.stt))
     named = (*(("target", each) for each in plan.targets), *others)
     return [(run_no, role, escape_text(each.typed)) for role, each in named if each]
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pramana.store.watches import Watch, WatchDay
 
 _RUN_OPTIONS = (
-    "tier", "suite", "system_file", "judge", "embedder", "scorers", "modalities", "condition", "voice", "stt",
+    "tier", "suite", "system_file", "judges", "embedder", "scorers", "modalities", "condition", "voice", "stt",
     "repeats", "temperature", "seed", "top_p", "max_tokens", "params", "timeout_s", "concurrency",
 )  # fmt: skip
 """The options of `pramana run` that a watch has too."""

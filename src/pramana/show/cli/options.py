@@ -165,7 +165,13 @@ JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def add_scoring_options(judge: str, embedder: str) -> Callable[[_Command], _Command]:
     """Add the options that say what scores replies; `judge` and `embedder` describe the defaults."""
     return _add_options(
-        click.option("--judge", metavar="MODEL", help=f"Judge model [default: {judge}]"),
+        click.option(
+            "--judge",
+            "judges",
+            multiple=True,
+            metavar="MODEL",
+            help=f"Judge model; several form a panel [default: {judge}]",
+        ),
         click.option("--embedder", metavar="MODEL", help=f"Embedding model, or local [default: {embedder}]"),
         click.option(
             "--scorer",

@@ -62,7 +62,7 @@ _ENDED_EARLY_NOTE = "Ended early: replies that were not scored again keep their 
 def rescore(
     run: str,
     *,
-    judge: str | None,
+    judges: tuple[str, ...],
     embedder: str | None,
     scorers: tuple[str, ...],
     selection: "Selection",
@@ -108,8 +108,9 @@ def rescore(
             work = rescore_run(
                 store,
                 found,
-                judge,
+                judges[0] if judges else None,
                 limits,
+                other_judges=judges[1:],
                 embedder=embedder,
                 scorers=scorers,
                 results=selected.results(),

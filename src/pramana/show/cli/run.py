@@ -344,6 +344,8 @@ def make_request(paths: tuple[Path, ...], option_values: dict[str, Any], selecti
             "paths": paths,
             "selection": selection,
             "models": option_values["models"] or ("local",),
+            "judge": next(iter(option_values["judges"]), None),
+            "other_judges": option_values["judges"][1:],
             "system_prompt": read_system_prompt(option_values["system_file"]),
             "parameters": dict(map(_parse_parameter, option_values["params"])),
             "limits": Limits(**{name: option_values[name] for name in Limits.__struct_fields__}),
@@ -377,6 +379,7 @@ def name_options_in_errors(context: click.Context) -> Iterator[None]:
     from pramana.watch_request import WatchRequest
 
     options = {each.name: each.opts[0] for each in context.command.params if isinstance(each, click.Option)}
+    options |= dict.fromkeys(("judge", "other_judges"), "--judge")
     found = {get_published_name(each): options.get(each.name, each.name) for each in fields(RunRequest)}
     found |= {each.name: options[each.name] for each in fields(WatchRequest) if each.name in options}
     found |= {f"limits.{each.name}": options.get(each.name, each.name) for each in fields(Limits)}

@@ -285,11 +285,15 @@ class _RunForm:
     def _make_request(self) -> RunRequest:
         """Return the form as a run request."""
         chosen, scenarios = self._collect_field_values(), self._collect_scenario_filters()
+        arguments = _make_struct_arguments(RunRequest, chosen)
+        judges = [name for each in str(arguments.pop("judge", "")).split(",") if (name := each.strip())]
         return RunRequest(
             models=tuple(self._models.names),
+            judge=judges[0] if judges else None,
+            other_judges=tuple(judges[1:]),
             scenarios=None if scenarios is None else ScenarioPage(page_size=1, **scenarios).selection(),
             limits=Limits(**_make_struct_arguments(Limits, chosen, "limits.")),
-            **_make_struct_arguments(RunRequest, chosen),
+            **arguments,
         )
 
     def _make_form_url(self) -> str:

@@ -203,6 +203,7 @@ def render_plan(run: RunDetailView) -> SafeHtml:
     said += [("Selection", render_untrusted_text(figures.describe_selection(run.selection)))] if run.selection else []
     said.append(("Models", join_html((_render_target(each) for each in of.targets), ", ")))
     said += [(name, _render_target(target)) for name, key in _TARGET_LABELS if (target := getattr(of, key))]
+    said += [("Other judges", join_html(map(_render_target, of.other_judges), ", "))] if of.other_judges else []
     said += (
         [("Scorers", render_untrusted_text(", ".join(f"{each.name} {each.version}" for each in of.scorers)))]
         if of.scorers
@@ -319,9 +320,8 @@ def _make_request_parameters(plan_view: PlanView) -> dict[str, Any] | None:
     if parameters or len(prompt) > LONGEST_PROMPT or any(each and float(each) != each for each in numbers.values()):
         return None
     return {
-        **{
-            key: target and target.typed for key in ("judge", "embedder", "stt") for target in [getattr(plan_view, key)]
-        },
+        **{key: target and target.typed for key in ("embedder", "stt") for target in [getattr(plan_view, key)]},
+        "judge": ", ".join(each.typed for each in (plan_view.judge, *plan_view.other_judges) if each) or None,
         **{
             key: "none" if value is None else str(value)
             for key, value in numbers.items()

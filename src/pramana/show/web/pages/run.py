@@ -487,7 +487,8 @@ def _render_end_reason(run: RunDetailView) -> SafeHtml | None:
     if run.status in ACTIVE_STATUSES:
         return None
     targets, judge = run.plan.targets, run.plan.judge
-    providers = {each.typed: each.provider for each in (*([judge] if judge else []), *targets)}
+    judges = [judge, *run.plan.other_judges] if judge else []
+    providers = {each.typed: each.provider for each in (*judges, *targets)}
     sent = {each.typed: run.plan.parameters for each in targets}
     varies = [
         f"{name} does not take {', '.join(noted)}"
