@@ -42,7 +42,9 @@ REGISTERED_INTERVALS = (
         purpose="The rate over all cases of the same kind, with one reply a case or replies that count as one",
         functions=("analyse.mean_bounds:rate_interval",),
         fields=(
+            "analyse.panels:PanelAgreement.unanimous_interval",
             "analyse.rates:Rate.interval",
+            "app.calibrations:PanelView.unanimous_interval",
             "app.briefs:RateView.interval",
             "app.models:RateView.interval",
             "app.views:ModelRateView.interval",

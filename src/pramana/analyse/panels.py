@@ -5,7 +5,8 @@ from itertools import combinations
 
 from msgspec import Struct
 
-from pramana.analyse.intervals import Interval, wilson_interval
+from pramana.analyse.intervals import Interval
+from pramana.analyse.mean_bounds import rate_interval
 from pramana.model import Check, Outcome
 
 
@@ -34,8 +35,8 @@ class PanelAgreement(Struct, frozen=True):
 
     @property
     def unanimous_interval(self) -> Interval:
-        """Wilson's 95 % interval of the share of unanimous verdicts."""
-        return wilson_interval(self.unanimous, self.reply_count)
+        """The 95 % interval of the share of unanimous verdicts."""
+        return rate_interval(self.unanimous, self.reply_count)
 
 
 def measure_panels(checks: Iterable[Check]) -> tuple[PanelAgreement, ...]:

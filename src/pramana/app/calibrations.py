@@ -108,7 +108,7 @@ class PanelView(View, frozen=True, kw_only=True):
     judges: tuple[str, ...]
     replies: int
     unanimous: Annotated[int, Meta(description="Replies to which all judges gave the same verdict")]
-    unanimous_interval: Annotated[_Interval, Meta(description="95 % interval of their share")]
+    unanimous_interval: Annotated[_Interval, Meta(description="Interval of their share")]
     undecided: Annotated[int, Meta(description="Replies without a majority")]
     pairs: tuple[JudgePairView, ...]
 
