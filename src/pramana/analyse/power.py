@@ -9,11 +9,13 @@ a case always passes or always fails, and repeats then add nothing. A day adds a
 import math
 from collections.abc import Callable
 from functools import cache, lru_cache
+from operator import mul
 from statistics import NormalDist
 
 from msgspec import Struct
 
 from pramana.analyse.intervals import (
+    EXACT_CASES,
     MIN_CLUSTERS,
     cases_needed,
     mcnemar_power,
@@ -30,6 +32,7 @@ MAX_CASE_SPREAD = 50.0
 MAX_CASES = 1_000_000
 MAX_SUMMED_REPEATS = 30
 """More repeats than these change in hardly any more cases."""
+GRID_STEPS_PER_LOGIT = 0.75
 _REACH = 6.0
 """How many standard deviations of the cases an integral covers to either side."""
 
@@ -45,7 +48,7 @@ def logistic(logit: float) -> float:
 
 @cache
 def _make_normal_grid(steps_per_deviation: int) -> tuple[list[float], list[float]]:
-    """Return points and weights of the integral over a normal distribution: the trapezoidal rule, accurate to 1e-8."""
+    """Return points and weights of the integral over a normal distribution: the trapezoidal rule, accurate to 1e-6."""
     steps = max(4, steps_per_deviation)
     nodes = [step / steps for step in range(-round(_REACH * steps), round(_REACH * steps) + 1)]
     return nodes, [NormalDist().pdf(node) / steps for node in nodes]
@@ -62,11 +65,17 @@ class AssumedModel(Struct, frozen=True):
 
     def case_mean(self, function: Callable[[float], float]) -> float:
         """Return the mean over the cases of a function of a case's logit."""
-        nodes, weights = _make_normal_grid(math.ceil(2 * self.case_spread))
+        nodes, weights = _make_normal_grid(math.ceil(GRID_STEPS_PER_LOGIT * self.case_spread))
         return math.fsum(
             weight * function(self.mean_logit + self.case_spread * node)
             for node, weight in zip(nodes, weights, strict=True)
         )
+
+    def case_means(self, function: Callable[[float], tuple[float, ...]]) -> list[float]:
+        """Return the means over the cases of several values of a case's logit."""
+        nodes, weights = _make_normal_grid(math.ceil(GRID_STEPS_PER_LOGIT * self.case_spread))
+        values = [function(self.mean_logit + self.case_spread * node) for node in nodes]
+        return [math.fsum(map(mul, weights, each)) for each in zip(*values, strict=True)]
 
     def pass_rate(self, shift: float = 0.0) -> float:
         """Return the pass rate after all logits fall by `shift`."""
@@ -82,7 +91,7 @@ class AssumedModel(Struct, frozen=True):
         most = 1.0
         while before - self.pass_rate(most) < loss and most < 2**10:
             most *= 2
-        return find_crossing(lambda shift: before - self.pass_rate(shift) < loss, 0.0, most)
+        return find_crossing(lambda shift: before - self.pass_rate(shift) < loss, 0.0, most, steps=26)
 
     def day_difference(self) -> float:
         """Return the standard deviation of the difference of the pass rates of two days without a change."""
@@ -93,9 +102,9 @@ class AssumedModel(Struct, frozen=True):
         return math.sqrt(2) * (high - low) / 2
 
 
-def find_crossing(before: Callable[[float], bool], low: float, high: float) -> float:
-    """Return, to ten digits, where a condition that holds from `low` on stops holding."""
-    for _ in range(34):
+def find_crossing(before: Callable[[float], bool], low: float, high: float, *, steps: int = 34) -> float:
+    """Return where a condition that holds from `low` on stops holding, by halving the range so many times."""
+    for _ in range(steps):
         middle = (low + high) / 2
         low, high = (middle, high) if before(middle) else (low, middle)
     return (low + high) / 2
@@ -163,12 +172,13 @@ class CaseDifference(Struct, frozen=True):
     def power(self, cases: int, alpha: float = 0.05) -> float:
         """Return how probably the test of a comparison finds the loss with that many cases.
 
-        With one repeat it is McNemar's test, enumerated. With more, it is the sign-flip test over cases: it rejects if
+        With one repeat it is McNemar's test, enumerated up to 1,000 cases. Otherwise it is the sign-flip test over
+        cases, which is the same with one repeat: it rejects if
         the sum is 1.96 times the root of the sum of squares. Both sums are taken as normal, with a continuity
         correction; and at least six cases have to change, since fewer never reject. In simulations, the power of the
         shipped test was from equal to 5 points above, the most for large losses in few cases.
         """
-        if self.repeats == 1:
+        if self.repeats == 1 and cases <= EXACT_CASES:
             return mcnemar_power(cases, self.loss, self.flip_share, alpha=alpha)
         if cases < MIN_CLUSTERS:
             return 0.0
@@ -185,21 +195,16 @@ def measure_case_difference(model: AssumedModel, loss: float, repeats: int) -> C
     """Return how the cases of two runs differ if the model's pass rate falls by `loss` between them."""
     shift = model.shift_for_loss(loss)
 
-    def flips(logit: float) -> float:
-        before, after = logistic(logit), logistic(logit - shift)
-        return before * (1 - after) + after * (1 - before)
-
-    def moment(power: int) -> float:
-        return model.case_mean(
-            lambda logit: _lost_passes_moments(logistic(logit), logistic(logit - shift), repeats)[power]
-        )
-
-    flipped = model.case_mean(flips)
-    if repeats == 1:
-        return CaseDifference(loss, flipped, 1, flipped, (0.0, 0.0, 0.0, 0.0))
     summed = min(repeats, MAX_SUMMED_REPEATS)
-    same = model.case_mean(lambda logit: _chance_of_equal_counts(logistic(logit), logistic(logit - shift), summed))
-    return CaseDifference(loss, flipped, repeats, 1 - same, (moment(0), moment(1), moment(2), moment(3)))
+
+    def describe(logit: float) -> tuple[float, ...]:
+        before, after = logistic(logit), logistic(logit - shift)
+        flips = before * (1 - after) + after * (1 - before)
+        changed = flips if repeats == 1 else 1 - _chance_of_equal_counts(before, after, summed)
+        return flips, changed, *_lost_passes_moments(before, after, repeats)
+
+    flip_share, changed_share, first, second, third, fourth = model.case_means(describe)
+    return CaseDifference(loss, flip_share, repeats, changed_share, (first, second, third, fourth))
 
 
 def chance_of_at_least(count: int, total: int, share: float) -> float:

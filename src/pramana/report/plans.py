@@ -8,6 +8,9 @@ from pramana.analyse.summary import KnownTotal
 from pramana.app.plans import LossDelayView, PlanView, SpendingView
 from pramana.report import figures
 
+SMALLEST_LOSS = 0.0005
+"""To so much, the smallest loss that cases detect is computed."""
+
 
 def render_plan(plan: PlanView) -> str:
     """Return a plan line by line: one comparison, its table, a watch, what they take, the advice, the assumptions."""
@@ -50,7 +53,9 @@ def _format_comparison(plan: PlanView) -> Iterator[str]:
 
 
 def _format_detectable(loss: float | None) -> str:
-    return "no loss, however large" if loss is None else format_loss(loss)
+    if loss is None:
+        return "no loss, however large"
+    return format_loss(loss) if loss > SMALLEST_LOSS else f"even {format_loss(2 * SMALLEST_LOSS)}"
 
 
 def _format_table(plan: PlanView) -> Iterator[str]:
