@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pramana.library.pytest_integration import parametrize
     from pramana.library.sameness import Sameness
     from pramana.library.session import Stream
+    from pramana.library.watches import Watch, watch, watches
     from pramana.load import ValidationReport, cases_of, validate
     from pramana.load.rows import Case
     from pramana.model import (
@@ -102,6 +103,7 @@ _MODULES = {
     "Usage": "pramana.model",
     "ValidationReport": "pramana.load",
     "Verdict": "pramana.assertions",
+    "Watch": "pramana.library.watches",
     "assertion_type": "pramana.assertions:make_assertion_type",
     "cases_of": "pramana.load",
     "compare": "pramana.library",
@@ -123,6 +125,8 @@ _MODULES = {
     "scorer": "pramana.score.scorers",
     "stream": "pramana.library",
     "validate": "pramana.load",
+    "watch": "pramana.library.watches",
+    "watches": "pramana.library.watches",
 }
 """The module of each public name, with its name there if it differs."""
 
@@ -166,6 +170,7 @@ __all__ = [
     "Usage",
     "ValidationReport",
     "Verdict",
+    "Watch",
     "assertion_type",
     "cases_of",
     "compare",
@@ -187,6 +192,8 @@ __all__ = [
     "scorer",
     "stream",
     "validate",
+    "watch",
+    "watches",
 ]
 
 

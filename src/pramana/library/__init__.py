@@ -226,7 +226,7 @@ def estimate(
     from pramana.app.runs import estimate_view
     from pramana.library.estimates import Estimate
 
-    stated = _read_request(cases, model, models, judge, repeat, options)
+    stated = read_request(cases, model, models, judge, repeat, options)
     with closing(open_store(settings.database_url())) as store:
         reach = ProviderReach(passed_functions=PassedFunctions(stated.functions, stated.scorers))
         return Estimate(**asdict(estimate_view(store, stated.request, reach)))
@@ -281,10 +281,10 @@ class _RequestWithFunctions(NamedTuple):
     scorers: dict[str, Scorer]
 
 
-def _read_request(
+def read_request(
     cases: Cases, model: Model | None, models: Models, judge: Judge | None, repeat: int, options: Mapping[str, Any]
 ) -> _RequestWithFunctions:
-    """Build a request from the arguments."""
+    """Return a request made from the arguments."""
     __tracebackhide__ = True
     functions: dict[str, Callable[..., Any]] = {}
     named = read_models(model, models, functions) or ("local",)
@@ -316,7 +316,7 @@ def _make_session(
 ) -> Session:
     """Return the session of a new run."""
     __tracebackhide__ = True
-    request, functions, scorers = _read_request(cases, model, models, judge, repeat, options)
+    request, functions, scorers = read_request(cases, model, models, judge, repeat, options)
 
     def create(store: Store, reach: ProviderReach) -> PlannedRun:
         return PlannedRun(planning.create_run(store, request, reach), request.limits)

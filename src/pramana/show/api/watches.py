@@ -6,8 +6,9 @@ from fastapi import APIRouter, Query, Request, Response
 from msgspec.structs import replace
 from pydantic import Field
 
-from pramana.app import Credential, watch_alerts, watches
+from pramana.app import Credential, watch_alerts, watch_reports, watches
 from pramana.app.watch_alerts import PublicWatchView, SentAlertView
+from pramana.app.watch_reports import WatchReportView
 from pramana.app.watches import AlertChannelView, WatchAlertView, WatchDetailView, WatchView
 from pramana.errors import InvalidInput
 from pramana.providers.webhook import MAX_SECRET_LENGTH, MAX_URL_LENGTH
@@ -129,6 +130,19 @@ async def read_watch(
 ) -> Response:
     """Return a watch with its days, its alerts, and what each instrument says on the last day."""
     return make_answer(await watches.read(app, caller, watch_id))
+
+
+@router.get(
+    "/api/watches/{watch_id}/report", summary="Read the report of a watch", **document_route(WatchReportView, 404)
+)
+async def read_report(
+    watch_id: str,
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(watch_reports.read_report)],
+    examples: Annotated[int, Query(ge=0, le=50, description="Cases with the replies of both days after a change")] = 3,
+) -> Response:
+    """Return what is known beside the state: what changed and what did not, and what the watch could see."""
+    return make_answer(await watch_reports.read_report(app, caller, watch_id, examples))
 
 
 @router.post(
