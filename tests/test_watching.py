@@ -24,7 +24,7 @@ from pramana.run.engine import INTERRUPTED, Stop
 from pramana.store import open_store
 from pramana.store.store import Store
 from pramana.watch_request import WatchRequest
-from pramana.watching import DayMeasurement, explain_new_period, measure_day
+from pramana.watching import ANSWERS_PER_PROMPT, DayMeasurement, decode_features, explain_new_period, measure_day
 
 from .stores import home_store
 
@@ -265,6 +265,36 @@ def _measure_until_killed(bench: Bench, day: int, commits: int, calls: Path) -> 
         code = 0
     finally:
         os._exit(code)
+
+
+# ── Border prompts ──
+
+
+def test_border_prompts_are_a_second_run_of_the_day_within_its_budget(store: Store, days: DayClock) -> None:
+    bench = Bench(store, days, instruments=("pass_rate", "answers"), budget_usd_per_day=100.0, concurrency=1)
+    stop = Stop()
+    bench.model.on_call = lambda calls: stop(INTERRUPTED) if calls == CASES + 5 else None
+    assert bench.measure(0, stop).day.status == "measuring"
+    day = bench.measure(0).day
+    assert (day.status, day.planned, day.answered) == ("measured", CASES, CASES)
+    assert bench.model.calls == CASES + 24 * ANSWERS_PER_PROMPT
+    assert [each.purpose for each in store.watches.list_runs(bench.watch)] == ["batch", "answers"]
+    borders = [each for each in decode_features(day.features).prompts if each.variant == "border"]
+    assert len(borders) == 24
+    assert {sum(each.answers.values()) for each in borders} == {ANSWERS_PER_PROMPT}
+    assert [each.collected_days for each in bench.view.findings] == [1, 1, 1]
+    bench.model.cost_usd = 5.0  # the cases use up the budget of the day
+    day = bench.measure(1).day
+    assert (day.status, len(decode_features(day.features).prompts)) == ("measured", CASES)
+
+
+def test_border_prompts_are_refused_where_they_cannot_be_sent(store: Store) -> None:
+    for run, reach in (
+        (RunRequest(models=("fake-voice",), scenarios=None, paths=(Path("library:"),)), ProviderReach()),
+        (RunRequest(models=("fake",), suite="v1.0", tier="cheap"), ProviderReach(is_for_other_users=True)),
+    ):
+        with pytest.raises(InvalidInput, match="instruments: border prompts are sent"):
+            start_watch(store, WatchRequest(run=run, instruments=("answers",)), reach)
 
 
 # ── Periods ──

@@ -8,6 +8,7 @@ its budget, and no alert is lost or raised twice.
 
 import hashlib
 import json
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as replaced
@@ -18,7 +19,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pramana import settings
-from pramana.analyse.features import list_check_versions, make_features
+from pramana.analyse.border_prompts import make_border_cases
+from pramana.analyse.features import list_check_versions, make_border_days, make_features
 from pramana.analyse.instruments import DayFeatures, FeatureDay, is_day_usable
 from pramana.analyse.watch import InstrumentFinding, decide_period, find_highest_level
 from pramana.bench import WatchProgress, execute
@@ -32,9 +34,11 @@ from pramana.run.engine import Stop
 from pramana.store.queue import make_process_name
 from pramana.store.records import plan_to_plain
 from pramana.store.store import Store
-from pramana.store.watches import EndedDay, NewAlert, Watch, WatchDay, WatchPeriod, find_today
+from pramana.store.watches import EndedDay, NewAlert, RunPurpose, Watch, WatchDay, WatchPeriod, find_today
 
 BUDGET_REASON = "the budget of the day was used up"
+ANSWERS_PER_PROMPT, MAX_ANSWER_TOKENS = 8, 16
+"""Calls a day with each of the 24 border prompts, and the tokens of an answer: some models take no fewer than 16."""
 _MAX_DECISIONS = 5
 """Attempts to decide a day while other processes end earlier ones."""
 
@@ -76,15 +80,48 @@ async def measure_day(
         if day is None or day.status == "measuring":
             raise
         return DayMeasurement(day)
-    limits = _make_limits(store, watch, today, run.id)
-    if limits is not None and not _is_run_over(run):
-        run = await execute(store, run, limits, progress, stop, reach=reach, is_claimed=is_claimed)
+    run, is_over = await _continue_run(store, watch, today, run, progress, stop, reach, is_claimed=is_claimed)
+    answers = None
+    if is_over and "answers" in watch.instruments and remaining_budget(store, watch, today) > 0:
+        answers, is_claimed = _find_or_create_run(store, watch, today, reach, "answers")
+        answers, is_over = await _continue_run(
+            store, watch, today, answers, progress, stop, reach, is_claimed=is_claimed
+        )
     day = store.watches.find_day(watch, today)
     if day is None:
         raise NotFound(f"{today} of watch {watch.shown_name} was deleted while it was measured")
-    if limits is not None and not _is_run_over(run):
-        return DayMeasurement(day, run, stop.error)
-    return DayMeasurement(_end_day(store, watch, day, run), run)
+    if not is_over:
+        return DayMeasurement(day, answers or run, stop.error)
+    return DayMeasurement(_end_day(store, watch, day, run, answers), run)
+
+
+async def _continue_run(
+    store: Store,
+    watch: Watch,
+    day: str,
+    run: Run,
+    progress: WatchProgress | None,
+    stop: Stop,
+    reach: ProviderReach,
+    *,
+    is_claimed: bool,
+) -> tuple[Run, bool]:
+    """Send what a run of a day still lacks, within the day's budget; return the run, and whether it is over."""
+    if _is_run_over(run):
+        return run, True
+    limits = _make_limits(store, watch, day, run.id)
+    if limits is None:
+        return run, True
+    run = await execute(store, run, limits, progress, stop, reach=reach, is_claimed=is_claimed)
+    return run, _is_run_over(run)
+
+
+def remaining_budget(store: Store, watch: Watch, day: str) -> float:
+    """Return what is left of a day's budget in US dollars; infinite without one."""
+    if watch.budget_usd_per_day is None:
+        return math.inf
+    linked = (each.run_id for each in store.watches.list_runs(watch, day) if each.purpose != "confirm")
+    return watch.budget_usd_per_day - sum(store.results.sum_spending(each).cost_usd for each in linked)
 
 
 async def confirm_watch(
@@ -117,9 +154,9 @@ def settle_past_days(store: Store, watch: Watch) -> None:
     today = find_today()
     for day in store.watches.list_days(watch):
         if day.status == "measuring" and day.day < today:
-            run = _find_run(store, watch, day.day)
-            if run is None or not (run.status == "running" and run.holder):
-                _end_day(store, watch, day, run)
+            runs = [_find_run(store, watch, day.day, purpose) for purpose in ("batch", "answers")]
+            if not any(each and each.status == "running" and each.holder for each in runs):
+                _end_day(store, watch, day, *runs)
 
 
 def _restrict_reach(watch: Watch, reach: ProviderReach) -> ProviderReach:
@@ -130,20 +167,22 @@ def _restrict_reach(watch: Watch, reach: ProviderReach) -> ProviderReach:
     return replaced(reach, is_for_other_users=True, allow_private_addresses=allowed)
 
 
-def _find_run(store: Store, watch: Watch, day: str) -> Run | None:
-    """Return the stored run of a day's cases."""
-    linked = [each.run_id for each in store.watches.list_runs(watch, day) if each.purpose == "batch"]
+def _find_run(store: Store, watch: Watch, day: str, purpose: RunPurpose) -> Run | None:
+    """Return the stored run of a day's cases, or of its border prompts."""
+    linked = [each.run_id for each in store.watches.list_runs(watch, day) if each.purpose == purpose]
     return store.runs.read(linked[-1]) if linked else None
 
 
-def _find_or_create_run(store: Store, watch: Watch, day: str, reach: ProviderReach) -> tuple[Run, bool]:
+def _find_or_create_run(
+    store: Store, watch: Watch, day: str, reach: ProviderReach, purpose: RunPurpose = "batch"
+) -> tuple[Run, bool]:
     """Return the run of a day's cases, and whether this process has just created and claimed it."""
-    run = _find_run(store, watch, day)
+    run = _find_run(store, watch, day, purpose)
     if run is not None:
         return run, False
     tie_break = random.SystemRandom().uniform(-0.5, 0.5)
-    hook = store.watches.make_claim(watch, day, "batch", tie_break)
-    request = make_day_request(watch, day)
+    hook = store.watches.make_claim(watch, day, purpose, tie_break)
+    request = make_day_request(watch, day) if purpose == "batch" else make_answers_request(watch, day)
     return create_run(store, request, reach, watch.creator, holder=make_process_name(), hook=hook), True
 
 
@@ -151,6 +190,21 @@ def make_day_request(watch: Watch, day: str) -> RunRequest:
     """Return the request for the run of a day."""
     limits = replace(watch.request.limits, max_cost_usd=watch.budget_usd_per_day)
     return replace(watch.request, name=f"{watch.shown_name} {day}"[-100:], limits=limits, cache=False)
+
+
+def make_answers_request(watch: Watch, day: str) -> RunRequest:
+    """Return the request for the border prompts of a day: sampled, so that their answers have a distribution."""
+    return RunRequest(
+        models=watch.request.models,
+        cases=make_border_cases(),
+        repeats=ANSWERS_PER_PROMPT,
+        system_prompt=watch.request.system_prompt,
+        temperature=1.0,
+        seed=None,
+        max_tokens=MAX_ANSWER_TOKENS,
+        name=f"{watch.shown_name} {day} (border prompts)"[-100:],
+        limits=replace(watch.request.limits, max_cost_usd=watch.budget_usd_per_day),
+    )
 
 
 def _make_limits(store: Store, watch: Watch, day: str, run_id: str) -> Limits | None:
@@ -172,22 +226,29 @@ def _is_run_over(run: Run) -> bool:
 # ── From the results of a run to the decision of a day ──
 
 
-def _end_day(store: Store, watch: Watch, day: WatchDay, run: Run | None) -> WatchDay:
+def _end_day(store: Store, watch: Watch, day: WatchDay, run: Run | None, answers_run: Run | None = None) -> WatchDay:
     """Store the features, the decision and the alerts of a day."""
     if run is None:
         ended = EndedDay(status="missing", reason="no call was made")
         return store.watches.end_day(watch, day.day, ended)
     results = [result for _, result in store.results.iterate(run, scoring=0, with_raw=False)]
     cases = {hash_case(case): case for case in store.cases.iterate(run)}
-    features = make_features(cases, run.plan.variants, run.plan.repeats, results)
+    features, borders = make_features(cases, run.plan.variants, run.plan.repeats, results), None
     planned, answered = (sum(getattr(each, name) for each in features.prompts) for name in ("planned", "answered"))
     counts = {"planned": planned, "answered": answered}
+    if answers_run is not None:
+        borders = {hash_case(case): case for case in store.cases.iterate(answers_run)}
+        replies = (result for _, result in store.results.iterate(answers_run, scoring=0, with_raw=False))
+        answered_borders = make_border_days(borders, answers_run.plan.repeats, replies)
+        features = replace(features, prompts=(*features.prompts, *answered_borders))
     encoded = msgspec.json.encode(features).decode()
     if not is_day_usable(features):
         reason = f"{answered:,} of {planned:,} calls were answered, fewer than 80 %{_explain_end(run)}"
         missing = EndedDay(status="missing", reason=reason, features=encoded, **counts)
         return store.watches.end_day(watch, day.day, missing)
     basis = make_basis(run.plan, cases, results)
+    if borders is not None and answers_run is not None:
+        basis["border_prompts"] = make_basis(answers_run.plan, borders, ())
     for attempt in range(_MAX_DECISIONS):
         period = next(each for each in store.watches.list_periods(watch) if each.number == day.period)
         reason_for_period = explain_new_period(period.basis, basis)
@@ -310,6 +371,10 @@ def explain_new_period(before: Mapping[str, Any] | None, now: Mapping[str, Any])
     elif "suite_hash" in names:
         reasons.append("the suite changed")
     versions = before.get("checks", {})
+    if before.get("border_prompts", now.get("border_prompts")) != now.get(
+        "border_prompts", before.get("border_prompts")
+    ):
+        reasons.append("the border prompts changed")
     changed = [name for name, found in now.get("checks", {}).items() if versions.get(name, found) != found]
     reasons += [f"the check {name} has another version" for name in changed]
     return ", ".join(reasons) or None

@@ -133,6 +133,23 @@ def test_each_instrument_of_calls_sees_its_change(
     assert (finding.level, finding.first_day) == ("alarm", days[34].day)
 
 
+def test_answers_to_border_prompts_are_compared_with_the_reference_days() -> None:
+    def flip(chance: float) -> Callable[[int, int, random.Random], PromptDay]:
+        def make_prompt(_: int, number: int, rng: random.Random) -> PromptDay:
+            heads = sum(rng.random() < chance for _ in range(8))
+            return PromptDay(
+                f"border{number}", "b", "border", planned=8, answered=8, answers={"heads": heads, "tails": 8 - heads}
+            )
+
+        return make_prompt
+
+    days = make_days(40, flip(0.5)) + make_days(8, flip(0.95), first=40)
+    (finding,) = decide_period(["answers"], days, 28).values()
+    assert (finding.level, finding.first_day, finding.needed_days) == ("alarm", days[40].day, 35)
+    assert decide_period(["answers"], days[:40], 28)["answers"].level == "quiet"
+    assert decide_period(["more_refusals"], days, 28)["more_refusals"].days == ()
+
+
 def test_days_of_the_reference_are_never_ranked() -> None:
     days = make_days(40, answer_at_random)
     scored = score_days(INSTRUMENTS["changed_replies"], days, 28)

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from statistics import median
 
-from pramana.analyse.instruments import DayFeatures, PromptDay
+from pramana.analyse.border_prompts import read_answer
+from pramana.analyse.instruments import BORDER_VARIANT, DayFeatures, PromptDay
 from pramana.analyse.voice import CALL_CHECK, list_latency_observations, read_measured_lines, read_recognition_errors
 from pramana.model import Case, Outcome, Reply, Result
 from pramana.replies import describe_reply
@@ -49,10 +50,37 @@ def make_features(
         prompts.append(_make_prompt_day(digest, planned_cases[digest], variant, repeats, ordered))
         for each in ordered:
             if each.reply and each.reply.served_model:
-                served[each.reply.served_model] += 1
+                served[_make_encodable(each.reply.served_model)] += 1
             if each.reply and each.reply.fingerprint:
-                fingerprints[each.reply.fingerprint] += 1
+                fingerprints[_make_encodable(each.reply.fingerprint)] += 1
     return DayFeatures(tuple(prompts), dict(sorted(served.items())), dict(sorted(fingerprints.items())))
+
+
+def make_border_days(
+    planned_cases: Mapping[str, Case], repeats: int, results: Iterable[Result]
+) -> tuple[PromptDay, ...]:
+    """Return the features of border prompts: how often each answer came."""
+    by_case: dict[str, Counter[str]] = {digest: Counter() for digest in planned_cases}
+    for each in results:
+        if each.reply is not None:
+            by_case[each.key.case][_make_encodable(read_answer(each.reply.text))] += 1
+    return tuple(
+        PromptDay(
+            digest,
+            planned_cases[digest].id,
+            BORDER_VARIANT,
+            None,
+            repeats,
+            counts.total(),
+            answers=dict(sorted(counts.items())),
+        )
+        for digest, counts in by_case.items()
+    )
+
+
+def _make_encodable(text: str) -> str:
+    """Return a text without halves of surrogate pairs, which models do emit and JSON cannot have."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _make_prompt_day(digest: str, case: Case, variant: str, repeats: int, results: list[Result]) -> PromptDay:

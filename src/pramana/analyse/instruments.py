@@ -6,7 +6,8 @@ rate rose" are two instruments. Pure functions on numbers; nothing here reads a 
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, variance
 from typing import Literal
 
@@ -27,6 +28,10 @@ REFERENCE_DAYS = 7
 """Days whose replies later ones are compared with. They have no score: a day cannot be compared with itself."""
 MIN_LENGTH_TOLERANCE, MIN_LATENCY_TOLERANCE = math.log(1.05), math.log(1.10)
 """Smallest changes of length and latency that count, on the scale of their logarithms: 5 % and 10 %."""
+MIN_ANSWERS_TOLERANCE = 0.05
+"""The smallest total variation of the answers to border prompts that counts: 5 of 100 answers are others."""
+BORDER_VARIANT = "border"
+"""The variant of border prompts, which only the instrument `answers` uses."""
 MIN_QUALITY_TOLERANCE = 0.1
 """The smallest change of the estimated quality of speech that counts, on its scale from 1 to 5."""
 LATENCY_FLOOR_S, CALL_TIME_FLOOR_S = 0.01, 0.1
@@ -54,6 +59,8 @@ class PromptDay(Struct, frozen=True, omit_defaults=True):
     words: tuple[int, ...] = ()
     latency_s: tuple[float, ...] = ()
     refusals: int = 0
+    answers: Mapping[str, int] = field(default_factory=dict)
+    """Of a border prompt: each answer with its number of replies."""
     voice_to_voice_s: tuple[float, ...] = ()
     """Of each call the median over its lines; where no answer came, how long the caller waited."""
     leading_silence_s: tuple[float, ...] = ()
@@ -76,6 +83,11 @@ class DayFeatures(Struct, frozen=True, omit_defaults=True):
     fingerprints: Mapping[str, int] = field(default_factory=dict)
     version: int = FEATURES_VERSION
 
+    @property
+    def case_prompts(self) -> tuple[PromptDay, ...]:
+        """The prompts of the watch's cases, without border prompts."""
+        return tuple(each for each in self.prompts if each.variant != BORDER_VARIANT)
+
 
 class FeatureDay(Struct, frozen=True):
     """A measured day."""
@@ -86,7 +98,14 @@ class FeatureDay(Struct, frozen=True):
     features: DayFeatures
 
 
-References = Mapping[str, Collection[str]]
+class Reference(Struct):
+    """The replies of one prompt on the reference days."""
+
+    replies: set[str] = field(default_factory=set)
+    answers: Counter[str] = field(default_factory=Counter)
+
+
+References = Mapping[str, Reference]
 """The replies of each prompt on the reference days."""
 
 
@@ -105,6 +124,8 @@ class Instrument(Struct, frozen=True):
     to_shown: Callable[[float], float]
     """Turns a score into the number that users see, in the instrument's unit."""
     needs_references: bool = False
+    is_about_borders: bool = False
+    """Whether it uses the border prompts, and only those."""
     count_calls: Callable[[PromptDay], int] = lambda prompt: prompt.answered
     """Returns the number of calls that the mean result of a prompt is made of."""
 
@@ -112,6 +133,12 @@ class Instrument(Struct, frozen=True):
     def reference_days(self) -> int:
         """The number of days before the baseline whose replies later days are compared with."""
         return REFERENCE_DAYS if self.needs_references else 0
+
+    def choose_prompts(self, features: DayFeatures) -> Sequence[PromptDay]:
+        """Return the prompts that it measures."""
+        if self.is_about_borders:
+            return [each for each in features.prompts if each.variant == BORDER_VARIANT]
+        return features.case_prompts
 
 
 def _measure_failures(prompt: PromptDay, _: References) -> float | None:
@@ -124,7 +151,19 @@ def _measure_passes(prompt: PromptDay, _: References) -> float | None:
 
 def _measure_changed_replies(prompt: PromptDay, references: References) -> float | None:
     known = references.get(prompt.key)
-    return fmean(each not in known for each in prompt.replies) if known and prompt.replies else None
+    if known is None or not known.replies or not prompt.replies:
+        return None
+    return fmean(each not in known.replies for each in prompt.replies)
+
+
+def _measure_answers(prompt: PromptDay, references: References) -> float | None:
+    """Return the total variation between the answers of a day and those of the reference days."""
+    known = references.get(prompt.key)
+    if known is None or not known.answers or prompt.answered < MIN_ANSWERED_SHARE * prompt.planned:
+        return None
+    before, now = known.answers.total(), sum(prompt.answers.values())
+    answers = {*known.answers, *prompt.answers}
+    return math.fsum(abs(prompt.answers.get(each, 0) / now - known.answers[each] / before) for each in answers) / 2
 
 
 def _measure_refusals(prompt: PromptDay, _: References) -> float | None:
@@ -180,6 +219,8 @@ INSTRUMENTS: Mapping[str, Instrument] = {each.name: each for each in (
                _measure_passes, _identity, count_calls=_count_verdicts),
     Instrument("changed_replies", "new replies, up", "more replies are new", "share", MIN_TOLERANCE,
                _measure_changed_replies, _identity, needs_references=True),
+    Instrument("answers", "answers, shifted", "answers to border prompts shifted", "rate", MIN_ANSWERS_TOLERANCE,
+               _measure_answers, _identity, needs_references=True, is_about_borders=True),
     Instrument("longer", "length, up", "replies became longer", "words", MIN_LENGTH_TOLERANCE,
                _LENGTH, _undo_log(1.0)),
     Instrument("shorter", "length, down", "replies became shorter", "words", MIN_LENGTH_TOLERANCE,
@@ -211,6 +252,7 @@ TEXT_GROUPS: Mapping[str, tuple[str, ...]] = {
     "length": ("longer", "shorter"),
     "latency": ("slower", "faster"),
     "refusals": ("more_refusals",),
+    "answers": ("answers",),
 }
 VOICE_GROUPS: Mapping[str, tuple[str, ...]] = {
     "voice_to_voice": ("slower_answers",),
@@ -258,10 +300,12 @@ class ScoredDays(Struct, frozen=True):
 def score_days(instrument: Instrument, days: Sequence[FeatureDay], baseline_days: int) -> ScoredDays:
     """Return the score of each day of a period, in order; a day with too few answers for this instrument has none."""
     referenced, ranked = days[: instrument.reference_days], days[instrument.reference_days :]
-    references: dict[str, set[str]] = {}
+    references: dict[str, Reference] = {}
     for each in referenced:
-        for prompt in each.features.prompts:
-            references.setdefault(prompt.key, set()).update(prompt.replies)
+        for prompt in instrument.choose_prompts(each.features):
+            known = references.setdefault(prompt.key, Reference())
+            known.replies.update(prompt.replies)
+            known.answers.update(prompt.answers)
     results = [_measure_day(instrument, each, references) for each in ranked]
     measured = [(day, result) for day, result in zip(ranked, results, strict=True) if result]
     baseline = measured[:baseline_days]
@@ -277,7 +321,7 @@ def score_days(instrument: Instrument, days: Sequence[FeatureDay], baseline_days
         if score is None:
             continue
         baseline_count += position < baseline_days
-        calls = sum(prompt.planned for prompt in day.features.prompts)
+        calls = sum(prompt.planned for prompt in instrument.choose_prompts(day.features))
         names.append(day.day)
         plain.append(score)
         scores.append(score + (day.tie_break / calls if instrument.unit == "share" and calls else 0.0))
@@ -302,7 +346,7 @@ def score_days(instrument: Instrument, days: Sequence[FeatureDay], baseline_days
 
 
 def _measure_day(instrument: Instrument, day: FeatureDay, references: References) -> dict[str, float]:
-    measured = ((each.key, instrument.measure(each, references)) for each in day.features.prompts)
+    measured = ((each.key, instrument.measure(each, references)) for each in instrument.choose_prompts(day.features))
     return {key: value for key, value in measured if value is not None}
 
 
@@ -315,7 +359,7 @@ def _collect_latest(
     if not scored or scored[-1] != days[-1].day:
         return {}
     latest, result = measured[-1]
-    calls = {each.key: instrument.count_calls(each) for each in latest.features.prompts}
+    calls = {each.key: instrument.count_calls(each) for each in instrument.choose_prompts(latest.features)}
     return {key: (value, calls[key]) for key, value in result.items()}
 
 
@@ -327,7 +371,7 @@ def _measure_spread(
 ) -> BaselineSpread:
     """Return how much the days of a baseline differ beyond what their number of calls explains."""
     if instrument.unit == "share":
-        repeats = fmean(prompt.planned for day, _ in baseline for prompt in day.features.prompts)
+        repeats = fmean(prompt.planned for day, _ in baseline for prompt in day.features.case_prompts)
         means = {key: fmean(values) for key, values in results.items()}
         return measure_baseline_spread(scores, means, max(1, round(repeats)))
     by_calls = math.fsum(variance(values) for values in results.values() if len(values) > 1) / len(results) ** 2
@@ -339,5 +383,5 @@ def _measure_spread(
 
 def is_day_usable(features: DayFeatures) -> bool:
     """Return whether enough of the planned calls of a day were answered for it to count."""
-    planned = sum(each.planned for each in features.prompts)
-    return planned > 0 and sum(each.answered for each in features.prompts) >= MIN_ANSWERED_SHARE * planned
+    planned = sum(each.planned for each in features.case_prompts)
+    return planned > 0 and sum(each.answered for each in features.case_prompts) >= MIN_ANSWERED_SHARE * planned

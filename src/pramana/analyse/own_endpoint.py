@@ -64,7 +64,7 @@ def report_endpoint(days: Sequence[FeatureDay], baseline_days: int, instrument_c
     if measured.spread is None or measured.baseline_count < MIN_MEASURED_DAYS:
         return None
     prompts = len(measured.prompt_means)
-    planned = [each.planned for each in days[-1].features.prompts]
+    planned = [each.planned for each in days[-1].features.case_prompts]
     repeats = max(1, round(sum(planned) / len(planned)))
     variance = math.fsum(rate * (1 - rate) for rate in measured.prompt_means.values()) / prompts**2 / repeats
     day_sd, call_sd = measured.spread.day_standard_deviation, math.sqrt(variance)

@@ -41,10 +41,10 @@ def measure_hash_consistency(baseline: Sequence[FeatureDay], latest: FeatureDay)
     """
     counts: dict[str, Counter[str]] = {}
     for day in baseline:
-        for prompt in day.features.prompts:
+        for prompt in day.features.case_prompts:
             counts.setdefault(prompt.key, Counter()).update(prompt.replies)
     equal = compared = 0
-    for prompt in latest.features.prompts:
+    for prompt in latest.features.case_prompts:
         if usual := counts.get(prompt.key):
             reply = min(usual, key=lambda each: (-usual[each], each))
             equal += sum(each == reply for each in prompt.replies)
@@ -111,7 +111,7 @@ def measure_category_shifts(
     if instrument.needs_references or instrument.unit != "share":
         return ()
     before, after = (_collect_by_category(instrument_name, days) for days in (baseline, since))
-    prompts = {prompt.key: prompt.category for prompt in since[-1].features.prompts} if since else {}
+    prompts = {prompt.key: prompt.category for prompt in since[-1].features.case_prompts} if since else {}
     shifts = [
         CategoryShift(
             category,
@@ -128,7 +128,7 @@ def measure_category_shifts(
 def _collect_by_category(instrument_name: str, days: Sequence[FeatureDay]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for day in days:
-        for prompt in day.features.prompts:
+        for prompt in day.features.case_prompts:
             value = INSTRUMENTS[instrument_name].measure(prompt, {})
             if value is not None and prompt.category is not None:
                 found.setdefault(prompt.category, []).append(value)

@@ -203,6 +203,8 @@ def start_watch(
     prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
     refuse_unknown_prices(plan, prices, Limits(max_cost_usd=request.budget_usd_per_day), reach)
     instruments = choose_instruments(plan, request.instruments)
+    if "answers" in instruments:
+        _refuse_border_prompts(plan, reach)
     channel = None
     if request.delivery is not None:
         allow_private = is_local or reach.allow_private_addresses
@@ -213,12 +215,25 @@ def start_watch(
     return read_watch(store, watch)
 
 
+def _refuse_border_prompts(plan: Plan, reach: ProviderReach) -> None:
+    """Refuse border prompts where they cannot be sent."""
+    if is_voice_agent(plan.targets[0]) or plan.variants != ("text",):
+        message = "border prompts are sent as text; leave out answers for a watch of calls"
+    elif reach.is_for_other_users:
+        message = "border prompts are sent by watches of the command line only; leave out answers"
+    else:
+        return
+    raise InvalidInput.from_problems([Problem(message, "instruments")])
+
+
 def choose_instruments(plan: Plan, wanted: Sequence[str] | None) -> tuple[str, ...]:
     """Return the instruments of a watch: those that its user names, by name or by group, or all that apply."""
     if wanted is None:
         target = plan.targets[0]
         is_spoken = is_voice_agent(target) or plan.variants != ("text",)
-        left_out = {name for group in (TEXT_GROUPS if is_spoken else VOICE_GROUPS).values() for name in group}
+        left_out = {"answers"} | {
+            name for group in (TEXT_GROUPS if is_spoken else VOICE_GROUPS).values() for name in group
+        }
         if target.provider in LOCAL_KINDS:
             left_out.update(INSTRUMENT_GROUPS["latency"])
         if plan.parameters.get("temperature") != 0 and plan.parameters.get("seed") is None:
