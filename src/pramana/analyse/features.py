@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from statistics import median
 
+from msgspec.structs import replace
+
 from pramana.analyse.border_prompts import read_answer
 from pramana.analyse.instruments import BORDER_VARIANT, DayFeatures, PromptDay
 from pramana.analyse.voice import CALL_CHECK, list_latency_observations, read_measured_lines, read_recognition_errors
@@ -86,7 +88,7 @@ def _make_encodable(text: str) -> str:
 def _make_prompt_day(digest: str, case: Case, variant: str, repeats: int, results: list[Result]) -> PromptDay:
     replies = [each.reply for each in results if each.reply is not None]
     calls = [check.evidence for each in results for check in each.checks if check.name == CALL_CHECK and check.evidence]
-    return PromptDay(
+    written = PromptDay(
         digest,
         case.id,
         variant,
@@ -99,7 +101,9 @@ def _make_prompt_day(digest: str, case: Case, variant: str, repeats: int, result
         tuple(len(each.text.split()) for each in replies),
         tuple(round(each.total_s, 4) for each in replies if not each.cached),
         sum(is_refusal(each) for each in replies),
-        **{name: tuple(_keep_known(map(measure, calls))) for name, measure in _CALL_MEASURES.items()},
+    )
+    return replace(
+        written, **{name: tuple(_keep_known(map(measure, calls))) for name, measure in _CALL_MEASURES.items()}
     )
 
 
