@@ -436,6 +436,7 @@ def test_options_of_the_plan_cannot_be_combined_with_resume(tmp_path: Path) -> N
         "--id-file": str(tmp_path / "i"),
         "--voice": "piper",
         "--confidence": "0.95",
+        "--fail-on": "regression",
     }
     allowed, refused = [], []
     for each in run.params:
@@ -452,7 +453,7 @@ def test_options_of_the_plan_cannot_be_combined_with_resume(tmp_path: Path) -> N
             allowed.append(flag)
     assert allowed == [
         "--max-cost", "--max-total-tokens", "--deadline", "--timeout", "--concurrency", "--fail-under", "--confidence",
-        "--output", "--id-file", "--cache", "--quiet", "--json",
+        "--baseline", "--fail-on", "--output", "--id-file", "--cache", "--quiet", "--json",
     ]  # fmt: skip
     assert {"--tier", "--suite", "--model", "--judge", "--embedder", "--repeat", "--limit", "--seed"} <= set(refused)
     several = CliRunner().invoke(run, ["other.jsonl", "--resume", "latest", "--model", "fake:echo", "--repeat", "7"])

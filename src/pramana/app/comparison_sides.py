@@ -261,7 +261,7 @@ def compare_sides(
         valid = False
     if not valid:
         raise InvalidInput(f"margin is a number of points from 0 to 100, found {describe_value(margin)}")
-    same = _is_same_suite(before, after)
+    same = is_same_suite(before, after)
     one_run = before.identity == after.identity and before.model != after.model
     labels = make_model_labels(before.short_model, after.short_model) if one_run else TWO_RUN_LABELS
     if not same and not any_suite:
@@ -357,7 +357,8 @@ def describe_pass_counts(pair: Pair, labels: SideLabels = TWO_RUN_LABELS) -> str
     return f"passed {base}, {describe_side(pair.new_passed, pair.new_unpaired, labels.new)}"
 
 
-def _is_same_suite(base: ComparisonSource, new: ComparisonSource) -> bool:
+def is_same_suite(base: ComparisonSource, new: ComparisonSource) -> bool:
+    """Return whether both sides are known to have the same cases."""
     if base.suite_hash is not None and new.suite_hash is not None:
         return base.suite_hash == new.suite_hash
     if (before := base.read_case_digests()) is None:

@@ -22,7 +22,7 @@ from pramana.app.comparison_sides import (
     compare_sides,
     describe_pass_counts,
 )
-from pramana.app.references import ModelUnclear, reference_to_run, resolve_sides
+from pramana.app.references import ModelUnclear, reference_to_baseline, reference_to_run, resolve_sides
 from pramana.app.replies import ReplyPairView, read_reply_pairs
 from pramana.app.views import View
 from pramana.embedded.engines import EngineInfo
@@ -364,7 +364,7 @@ def _compare_sources(
 def _find_sources(store: Store, request: CompareRequest) -> tuple[ComparisonSource, ComparisonSource]:
     try:
         return resolve_sides(
-            reference_to_run(store, request.base),
+            reference_to_baseline(store, request.base, request.new),
             reference_to_run(store, request.new),
             request.model,
             request.new_model,

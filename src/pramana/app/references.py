@@ -6,6 +6,7 @@ with itself in the same run.
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -14,7 +15,7 @@ from pramana.analyse.summary import explain_outcome
 from pramana.analyse.voice import name_speech_recognition
 from pramana.app.comparison_sides import ComparedAnswer, ComparisonSource, HashMismatch, RecordedReply
 from pramana.app.model_names import ModelNames, find_model_index, list_model_names
-from pramana.errors import InvalidInput, quote_text, suggest_similar
+from pramana.errors import InvalidInput, NotFound, quote_text, suggest_similar
 from pramana.hash import hash_case
 from pramana.model import Run, Target
 from pramana.replies import describe_reply
@@ -210,6 +211,15 @@ def reference_to_run(store: Store, reference: str) -> SideReference:
         list_model_names(run),
         lambda at: _make_run_source(store, run, targets[at], title),
     )
+
+
+def reference_to_baseline(store: Store, reference: str, new: str | None = None) -> SideReference:
+    """Return the models of a stored run; of several runs with this name, of the newest finished one but `new`."""
+    other_than = None
+    if new is not None:
+        with suppress(NotFound):
+            other_than = store.runs.find_scored(new).id
+    return reference_to_run(store, store.runs.find_baseline(reference, other_than).reference)
 
 
 def _name_with_date(name: str, created_at: str | None) -> str:

@@ -304,6 +304,23 @@ class Runs(StorePart):
             known = connection.scalars(select(runs.c.id).order_by(runs.c.run_no.desc()).limit(200))
             raise NotFound(f"{message}{suggest_similar(reference, known)}", hint=Hint("list_runs"))
 
+    def find_baseline(self, reference: str, other_than: str | None = None) -> Run:
+        """Return the run to compare others with: if several have this name, the newest finished one.
+
+        So a name is a baseline that moves with each run that gets it. `other_than` is the ID of a run to leave out.
+        """
+        try:
+            return self.find_scored(reference)
+        except NotFound:
+            named = select(runs).where(_is_named(reference[:MAX_REFERENCE_LENGTH]), runs.c.status == "finished")
+            if other_than is not None:
+                named = named.where(runs.c.id != other_than)
+            with self._database.read_transaction() as connection:
+                found = connection.execute(named.order_by(runs.c.run_no.desc()).limit(1)).mappings().first()
+                if found is None:
+                    raise
+                return self._run_from_row(connection, found)
+
     def find_scored(self, reference: str) -> Run:
         """Return a run by a reference; `RUN@1` is the run as of its scoring 1.
 

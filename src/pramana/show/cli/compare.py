@@ -117,8 +117,11 @@ def compare(
     if examples is None:
         examples = SHOWN_REPLIES_JSON if as_json else SHOWN_REPLIES
     with ExitStack() as stack:
-        references = [_open_reference(each, stack) for each in (base, new) if each is not None]
-        sides = resolve_sides(references[0], references[1] if new is not None else None, model, new_model)
+        references = (
+            open_reference(base, stack, is_base=True, new=new),
+            None if new is None else open_reference(new, stack),
+        )
+        sides = resolve_sides(*references, model, new_model)
         made = compare_sides(*sides, any_suite=any_suite, any_judge=any_judge, margin=margin)
         view = comparison_view(made, examples)
     found, changed = made.comparison, made.measured_changes
@@ -227,11 +230,20 @@ def _format_flip(name: str, pair: "Pair", labels: "SideLabels") -> str:
     return f"{line}, {counts}" if terminal.count_columns(line) + 2 + len(counts) <= 80 else f"{line}\n    {counts}"
 
 
-def _open_reference(given: str, stack: ExitStack) -> "SideReference":
-    from pramana.app.references import reference_to_file, reference_to_run
+def open_reference(given: str, stack: ExitStack, *, is_base: bool = False, new: str | None = None) -> "SideReference":
+    """Return a side by what the user typed: a file, or a run; of several runs named like the base, the newest one."""
+    from pramana.app.references import reference_to_baseline, reference_to_file, reference_to_run
 
-    return (
-        reference_to_file(Path(given))
-        if given.endswith(".json")
-        else reference_to_run(stack.enter_context(open_local_store()), given)
-    )
+    if given.endswith(".json"):
+        return reference_to_file(Path(given))
+    store = stack.enter_context(open_local_store())
+    return reference_to_baseline(store, given, new) if is_base else reference_to_run(store, given)
+
+
+def print_comparison(made: "ComparedSides", examples: int = SHOWN_REPLIES) -> None:
+    """Print a comparison without a limit on times."""
+    from pramana.app.comparisons import comparison_view
+
+    view = comparison_view(made, examples)
+    _print_answer(made, view, None)
+    _print_cases(made, view.examples)

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
@@ -34,10 +34,23 @@ from pramana.show.cli.options import (
 if TYPE_CHECKING:
     from pramana.request import Limits, RunRequest, Selection
     from pramana.run.engine import Stop
+    from pramana.show.cli.baseline import Baseline
     from pramana.store.store import Store
 
-_OPTIONS_ALLOWED_WITH_RESUME = {"cache", "fail_under", "confidence", "output", "id_file", "resume", "quiet", "as_json"}
+_OPTIONS_ALLOWED_WITH_RESUME = {
+    "cache",
+    "fail_under",
+    "confidence",
+    "baseline",
+    "fail_on",
+    "output",
+    "id_file",
+    "resume",
+    "quiet",
+    "as_json",
+}
 """The options that, like the limits, may differ when a run is resumed; every other option belongs to the plan."""
+_EXIT_CODES_WORST_FIRST = (1, 3, 4, 0)
 
 
 @click.command(
@@ -48,14 +61,15 @@ _OPTIONS_ALLOWED_WITH_RESUME = {"cache", "fail_under", "confidence", "output", "
         "Voice": "--modality --condition --voice --stt",
         "Sampling": "--repeat --temperature --seed --top-p --max-tokens --param",
         "Limits": "--max-cost --max-total-tokens --deadline --timeout --concurrency",
-        "Output": "--name --note --fail-under --confidence --output --id-file --dry-run --cache --quiet --json",
+        "Output": "--name --note --output --id-file --dry-run --cache --quiet --json",
+        "Exit code": "--fail-under --confidence --baseline --fail-on",
     },
     exit_codes={
         0: "No case errored; with --fail-under: every model reached it",
-        1: "With --fail-under: a model is below it",
+        1: "With --fail-under: a model is below it; with --baseline: a regression",
         2: "Invalid options or input files",
         3: "A case errored or was not run, or the run could not start",
-        4: "With --fail-under: too few verdicts, or with --confidence too few cases, to decide",
+        4: "With --fail-under or --baseline: too few verdicts or cases to decide",
         130: "Interrupted (press Ctrl-C again to stop at once)",
     },
     examples=(
@@ -152,6 +166,13 @@ _OPTIONS_ALLOWED_WITH_RESUME = {"cache", "fail_under", "confidence", "output", "
     metavar="SHARE",
     help="Confidence of --fail-under, such as 0.95",
 )
+@click.option("--baseline", metavar="RUN", help="Also compare with a run (ID, name or results.json)")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["regression", "inconclusive"]),
+    metavar="VERDICT",
+    help="With --baseline: regression [default] or inconclusive",
+)
 @click.option(
     "--output", type=OutputPath(), metavar="FILE", help="Also write results: .json .csv .xml (JUnit) .md .html"
 )
@@ -170,10 +191,11 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
 
     """
     from pramana.bench import reduced_garbage_collection, run_sync
-    from pramana.planning import create_run, pull_missing_weights
+    from pramana.planning import pull_missing_weights
     from pramana.report.progress import LiveProgress
     from pramana.run.asking import ReplyCache
     from pramana.run.engine import Stop
+    from pramana.show.cli.baseline import find_baseline
     from pramana.show.cli.signals import SignalHandler
     from pramana.store import open_store
 
@@ -184,16 +206,11 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     if given["dry_run"]:
         return _print_estimate(context, request, as_json=given["as_json"])
     quiet = given["quiet"] or given["as_json"]
-    store, begun = open_store(settings.database_url()), None
+    stack, store, begun = ExitStack(), open_store(settings.database_url()), None
     try:
-        if given["resume"] is None:
-            _refuse_lone_confidence(given)
-            with name_options_in_errors(context):
-                begun = create_run(store, request, warn=None if quiet else _print_warnings)
-        else:
-            begun = store.runs.find(given["resume"])
-            _refuse_lone_confidence(given)
-            limits = _merge_resumed_limits(context, begun)
+        baseline = find_baseline(given["baseline"], given["fail_on"], stack)
+        begun = _create_or_find_run(context, store, request, given, baseline)
+        limits = None if given["resume"] is None else _merge_resumed_limits(context, begun)
         if given["id_file"]:
             given["id_file"].write_text(f"{begun.id}\n", encoding="utf-8")
         pull_missing_weights(begun.plan, _pull_weights)
@@ -216,13 +233,46 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
                 _delete_id_file_if_unstarted(store, begun, given["id_file"])
                 raise
         store.release_connections()  # frees some MB of the writing connection for the summary
-        return _report_run(store, ended, stop, given)
+        return _report_run(store, ended, stop, given, baseline)
     except KeyboardInterrupt:
         if begun:
             _record_interrupted(store, begun)
         raise
     finally:
+        stack.close()
         store.close()
+
+
+def _create_or_find_run(
+    context: click.Context,
+    store: "Store",
+    request: "RunRequest",
+    option_values: dict[str, Any],
+    baseline: "Baseline | None",
+) -> Run:
+    """Return the new run, or the one to resume, once all options are known to fit it."""
+    from pramana.planning import create_run
+
+    _refuse_lone_confidence(option_values)
+    if option_values["resume"] is None:
+        quiet = option_values["quiet"] or option_values["as_json"]
+        with name_options_in_errors(context):
+            run = create_run(store, request, warn=None if quiet else _print_warnings)
+    else:
+        run = store.runs.find(option_values["resume"])
+    if baseline:
+        _refuse_other_cases(store, run, baseline)
+    return run
+
+
+def _refuse_other_cases(store: "Store", run: Run, baseline: "Baseline") -> None:
+    """Raise an error if the baseline has other cases or models; delete a run that has not begun."""
+    try:
+        baseline.refuse_other_cases(store, run)
+    except PramanaError:
+        if not run.stored and run.attempts == 0:
+            store.runs.delete(run.id)
+        raise
 
 
 def _is_stderr_terminal() -> bool:
@@ -442,7 +492,9 @@ def _parse_parameter_value(name: str, text: str) -> Any:
         return text
 
 
-def _report_run(store: "Store", ended: Run, stop: "Stop", option_values: dict[str, Any]) -> int:
+def _report_run(
+    store: "Store", ended: Run, stop: "Stop", option_values: dict[str, Any], baseline: "Baseline | None"
+) -> int:
     from msgspec.structs import replace
 
     from pramana.app.calibrations import with_calibrations
@@ -452,15 +504,20 @@ def _report_run(store: "Store", ended: Run, stop: "Stop", option_values: dict[st
     ended = with_calibrations(store, ended)
     summary = summarise_run(store, ended)
     decision = decide_run_exit(ended, summary, option_values["fail_under"], option_values["confidence"])
-    code = 130 if ended.status == "interrupted" else decision.exit_code
+    compared = baseline.compare(store, ended) if baseline and ended.status != "interrupted" else None
+    codes = [decision.exit_code, *(compared.exit_codes if compared else ())]
+    code = 130 if ended.status == "interrupted" else min(codes, key=_EXIT_CODES_WORST_FIRST.index)
     if option_values["as_json"]:
         said = {"run": ended.id, "status": ended.status, "reason": ended.reason, "sentence": decision.sentence}
-        terminal.print_json({**said, "exit_code": code, **summary.as_data()})
+        beside = {"comparisons": compared.as_data()} if compared else {}
+        terminal.print_json({**said, "exit_code": code, **summary.as_data(), **beside})
     else:
         # An error that stopped the run is printed below; do not print it twice.
         print_summary(ended if stop.error is None else replace(ended, reason=None), summary, decision.sentence)
         if stop.error is not None:
             click.echo(f"pramana: {stop.error}", err=True)
+        if compared:
+            compared.print_text()
     if ended.stored < ended.expected:
         click.echo(f"Resume with: {format_resume_advice(ended)}", err=True)
     if option_values["output"]:  # last, so that the summary is printed even if the file cannot be written
