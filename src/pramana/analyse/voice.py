@@ -68,8 +68,7 @@ class Latency(Struct, frozen=True):
     p99: BoundedSeconds | None = None
     max: BoundedSeconds | None = None
     p95_at_most: float | None = None
-    """The one-sided upper bound of p95 at 95 % confidence, with cases as the units; None for fewer than 59 cases, and
-    where too many times are censored. Likewise of p99, for fewer than 299 cases."""
+    """What p95 is at most, at 95 % confidence; None for fewer than 59 cases (p99: 299) or too many censored times."""
     p99_at_most: float | None = None
 
 
@@ -94,9 +93,7 @@ def measure_latency(observations: Iterable[tuple[float, bool]], cases: float | N
 def _bound_percentile(times: Sequence[tuple[float, bool]], cases: float | None, share: float) -> float | None:
     """Return the upper bound of a percentile; None for too few cases, or if a censored time may lie below it."""
     rank = percentile_bound_rank(len(times), len(times) if cases is None else cases, share)
-    if rank is None:
-        return None
-    bound = sorted(math.inf if censored else time for time, censored in times)[rank]
+    bound = math.inf if rank is None else sorted(math.inf if censored else time for time, censored in times)[rank]
     return bound if bound < math.inf else None
 
 

@@ -62,7 +62,7 @@ _EXIT_CODES_WORST_FIRST = (1, 3, 4, 0)
         "Sampling": "--repeat --temperature --seed --top-p --max-tokens --param",
         "Limits": "--max-cost --max-total-tokens --deadline --timeout --concurrency",
         "Output": "--name --note --output --id-file --dry-run --cache --quiet --json",
-        "Exit code": "--fail-under --confidence --baseline --fail-on",
+        "Gates": "--fail-under --confidence --baseline --fail-on",
     },
     exit_codes={
         0: "No case errored; with --fail-under: every model reached it",
@@ -253,13 +253,14 @@ def _create_or_find_run(
     """Return the new run, or the one to resume, once all options are known to fit it."""
     from pramana.planning import create_run
 
-    _refuse_lone_confidence(option_values)
     if option_values["resume"] is None:
+        _refuse_lone_options(option_values)
         quiet = option_values["quiet"] or option_values["as_json"]
         with name_options_in_errors(context):
             run = create_run(store, request, warn=None if quiet else _print_warnings)
     else:
         run = store.runs.find(option_values["resume"])
+        _refuse_lone_options(option_values)
     if baseline:
         _refuse_other_cases(store, run, baseline)
     return run
@@ -403,9 +404,11 @@ def make_request(paths: tuple[Path, ...], option_values: dict[str, Any], selecti
     )
 
 
-def _refuse_lone_confidence(option_values: dict[str, Any]) -> None:
+def _refuse_lone_options(option_values: dict[str, Any]) -> None:
     if option_values["confidence"] is not None and option_values["fail_under"] is None:
         raise click.UsageError("--confidence belongs to --fail-under; add --fail-under SHARE, e.g. --fail-under 0.9")
+    if option_values["fail_on"] is not None and option_values["baseline"] is None:
+        raise click.UsageError("--fail-on belongs to --baseline; add --baseline RUN")
 
 
 def _merge_resumed_limits(context: click.Context, run: Run) -> "Limits":
