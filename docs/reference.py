@@ -349,6 +349,7 @@ LLMS_SECTIONS = {
     "Evaluate": {
         "running": "Models, judges, repeats, limits, resuming, comparing, exporting: the guide to the command line",
         "tutorial": "from an installed package to a tested agent in CI",
+        "same": "Whether two endpoints are the same model: an answer today, from calls in pairs",
         "judges": "How far a judge agrees with people: labels, corrected pass rates",
         "python": "pramana.evaluate, compare and resume in scripts and notebooks; functions as models",
         "pytest": "The pytest fixture and one test per case",

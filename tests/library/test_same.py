@@ -16,7 +16,7 @@ def flip_biased_coin(prompt: str, seed: int = 0) -> str:
     return random.Random(f"{prompt} {seed}").choices(("heads", "tails"), (1, 9))[0]
 
 
-def test_functions_that_differ_are_told_apart() -> None:
+def test_functions_that_differ_are_called_different() -> None:
     found = pramana.same(flip_coin, flip_biased_coin, calls=600, seed=1, prompts=0)
     assert found.is_different is True
     assert found.calls < 600

@@ -181,7 +181,9 @@ def same_view(store: Store, run: Run, models: tuple[str, str] | None = None) -> 
         max_calls=run.plan.pairing.max_calls if run.plan.pairing else None,
         odds=1 / finding.p_value,
         p_value=finding.p_value,
-        instruments=tuple(map(_instrument_view, finding.evidence)),
+        instruments=tuple(
+            _instrument_view(each) for name in INSTRUMENT_LABELS for each in finding.evidence if each.name == name
+        ),
         latency=_instrument_view(finding.latency),
         is_latency_different=finding.is_latency_different,
         failed=finding.failed,

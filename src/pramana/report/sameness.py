@@ -34,7 +34,7 @@ def make_power_sentence(view: SameView) -> str:
     if not view.would_have_seen:
         return ""
     parts = [
-        f"{'another model' if each.change == 'swap' else f'{format_percent(each.size)} of border answers changed'} in "
+        f"{'another model' if each.change == 'swap' else f'{round(100 * each.size)} % of border answers changed'} in "
         f"{format_percent(each.seen)}"
         for each in view.would_have_seen
     ]
