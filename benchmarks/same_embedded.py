@@ -4,7 +4,9 @@ Every reply is real: the embedded model, one token, temperature 1, as it is and 
 answers each of ten border prompts with 100 seeds; the prompts are found by the search that `pramana same` uses. A try
 draws its pairs from these replies, so tries of a row share replies. `same seed`: both calls of a pair send one seed, as
 `pramana same` does, and the engine keeps to it. `other seed`: as with a server that ignores seeds. `logprobs`: four
-prompts, with the logprobs of the first token. The tokens are those of the tested pairs, input included.
+prompts, with the logprobs of the first token. `text`: five prompts of the tier `cheap` at temperature 0, where every
+reply is always the same, so that one reply stands for all calls and only the order differs between tries. The tokens
+are those of the tested pairs, input included.
 
 There is one quantisation of the weights, Q4_1. A step of quantisation is made from it: the values of a matrix are
 rounded to those that Q4_0 can hold, and stored as Q4_1, in all 30 layers or in some.
@@ -18,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any, BinaryIO, NamedTuple
@@ -29,9 +32,12 @@ from pramana.analyse.border_prompts import read_answer
 from pramana.analyse.endpoints import Answered, CallPair, EndpointTest
 from pramana.border_search import PROMPTS_WITH_LOGPROBS, find_border_prompts
 from pramana.embedded import language, weights
+from pramana.load import cases_of
 from pramana.model import Case, Reply, Turn
 from pramana.providers.logprobs import logprob_parameters, read_first_token_logprobs
+from pramana.sameness import PINNED_PROMPTS
 
+CHEAP_TIER = Path(__file__).parents[1] / "src" / "pramana" / "suites" / "v1.0" / "cheap.jsonl"
 SEEDS, TRIES, MAX_TOKENS = 100, 200, 50_000
 BUDGETS = (2_000, 5_000, 10_000, 20_000, 50_000)
 Q4_1_BLOCK_BYTES, Q4_1_TYPE = 20, 3
@@ -161,6 +167,17 @@ def collect_replies(engine: language.Engine, cases: Sequence[Case], condition: C
     return found
 
 
+def collect_texts(engine: language.Engine, cases: Sequence[Case], condition: Condition) -> Replies:
+    """Return the reply of a condition to each prompt at temperature 0."""
+    found = {}
+    for case in cases:
+        system = (Turn("system", condition.system_prompt),) if condition.system_prompt else ()
+        reply = engine.submit(system + case.turns, {"temperature": 0.0, "seed": 42}, lambda: False).result()
+        tokens = (reply.usage.input_tokens or 0) + (reply.usage.output_tokens or 0)
+        found[case.id] = [RealReply(Answered(reply.text, 0.0), tokens)]
+    return found
+
+
 def open_engine(folder: Path, layers: int) -> language.Engine:
     """Return an engine with the weights as they are, or with some layers rounded."""
     engine = language.Engine(1)
@@ -201,6 +218,27 @@ def count_tokens_until_seen(
     return float("inf")
 
 
+def count_tokens_of_texts(rng: Random, base: Replies, changed: Replies) -> float:
+    """Return the tokens until endpoints whose replies are always the same are called different."""
+    test, tokens = EndpointTest(has_verdicts=False, has_logprobs=False, has_borders=False), 0
+    while tokens <= MAX_TOKENS:
+        for prompt in rng.sample(list(base), len(base)):
+            first, second = base[prompt][0], changed[prompt][0]
+            test.add(CallPair(prompt, (first.answered, second.answered)))
+            tokens += first.tokens + second.tokens
+            if test.is_different:
+                return tokens
+    return float("inf")
+
+
+def make_row(title: str, name: str, ends: Sequence[float]) -> str:
+    """Return a line of the table: the share of tries that see a change within each budget."""
+    shares = [sum(each <= budget for each in ends) / len(ends) for budget in BUDGETS]
+    middle = sorted(ends)[len(ends) // 2]
+    shown = "not seen" if middle == float("inf") else f"{middle:,.0f}"
+    return f"| {title} | {name} | {' | '.join(f'{share:.0%}' for share in shares)} | {shown} |"
+
+
 def make_rows(title: str, base: Replies, changed: Replies, prompts: Sequence[str], tries: int) -> list[str]:
     """Return the lines of a condition: the share of tries that see it within each budget."""
     rows = []
@@ -210,16 +248,13 @@ def make_rows(title: str, base: Replies, changed: Replies, prompts: Sequence[str
         ("with logprobs", True, True),
     ):
         chosen = prompts[:PROMPTS_WITH_LOGPROBS] if with_logprobs else prompts
-        ends = sorted(
+        ends = [
             count_tokens_until_seen(
                 Random(f"{title} {at}"), base, changed, chosen, same_seed=same_seed, with_logprobs=with_logprobs
             )
             for at in range(tries)
-        )
-        shares = [sum(each <= budget for each in ends) / tries for budget in BUDGETS]
-        middle = ends[tries // 2]
-        shown = "not seen" if middle == float("inf") else f"{middle:,.0f}"
-        rows.append(f"| {title} | {name} | {' | '.join(f'{share:.0%}' for share in shares)} | {shown} |")
+        ]
+        rows.append(make_row(title, name, ends))
     return rows
 
 
@@ -234,25 +269,48 @@ async def find_prompts(engine: language.Engine) -> list[Case]:
     return list(found.cases)
 
 
+def print_answer_rows(folder: Path, engine: language.Engine, tries: int) -> int:
+    """Print the rows of border prompts; return the number of replies."""
+    cases = asyncio.run(find_prompts(engine))
+    prompts = [case.id for case in cases]
+    base = collect_replies(engine, cases, Condition("unchanged"))
+    for condition in CONDITIONS:
+        used = open_engine(folder, condition.coarser_layers) if condition.coarser_layers else engine
+        changed = collect_replies(used, cases, condition)
+        print("\n".join(make_rows(condition.title, base, changed, prompts, tries)), flush=True)
+    return SEEDS * len(cases) * (len(CONDITIONS) + 1)
+
+
+def print_text_rows(folder: Path, engine: language.Engine, tries: int) -> int:
+    """Print the rows of pinned text; return the number of replies. Sampling has no effect at temperature 0."""
+    cases = list(islice(cases_of(CHEAP_TIER), PINNED_PROMPTS))
+    base = collect_texts(engine, cases, Condition("unchanged"))
+    changes = [each for each in CONDITIONS if not each.parameters]
+    for condition in changes:
+        used = open_engine(folder, condition.coarser_layers) if condition.coarser_layers else engine
+        changed = collect_texts(used, cases, condition)
+        differing = sum(base[each][0].answered.text != changed[each][0].answered.text for each in base)
+        ends = [count_tokens_of_texts(Random(f"{condition.title} {at}"), base, changed) for at in range(tries)]
+        print(make_row(condition.title, f"text, {differing} of {len(cases)} differ", ends), flush=True)
+    return len(cases) * (len(changes) + 1)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--tries", type=int, default=TRIES)
+    parser.add_argument("--only", choices=("answers", "text"), help="only the rows of border prompts, or of text")
     options = parser.parse_args(arguments)
-    began = time.monotonic()
+    began, replies = time.monotonic(), 0
     heads = ("changed", "test", *(f"{budget:,} tokens" for budget in BUDGETS), "median tokens")
     print(f"| {' | '.join(heads)} |", f"| --- | --- |{' --: |' * (len(BUDGETS) + 1)}", sep="\n", flush=True)
     with tempfile.TemporaryDirectory() as name:
         engine = open_engine(Path(name), 0)
-        cases = asyncio.run(find_prompts(engine))
-        prompts = [case.id for case in cases]
-        base = collect_replies(engine, cases, Condition("unchanged"))
-        for condition in CONDITIONS:
-            used = open_engine(Path(name), condition.coarser_layers) if condition.coarser_layers else engine
-            changed = collect_replies(used, cases, condition)
-            print("\n".join(make_rows(condition.title, base, changed, prompts, options.tries)), flush=True)
-    replies = SEEDS * len(cases) * (len(CONDITIONS) + 1)
-    print(f"\n{len(cases)} prompts, {replies:,} real replies, {time.monotonic() - began:.0f} s in one process.")
+        if options.only != "text":
+            replies += print_answer_rows(Path(name), engine, options.tries)
+        if options.only != "answers":
+            replies += print_text_rows(Path(name), engine, options.tries)
+    print(f"\n{replies:,} real replies, {time.monotonic() - began:.0f} s in one process.")
     return 0
 
 

@@ -140,3 +140,19 @@ def test_a_closed_terminal_does_not_end_the_run(tmp_path: Path) -> None:
         (run,) = parse_json(run_pramana("runs", "--json"))
         assert (run["status"], run["stored"] % 4) == ("interrupted", 0)
         assert run["stored"] < 40
+
+
+def test_ctrl_c_prints_the_answer_of_a_test_so_far_which_can_be_continued() -> None:
+    with run_server("--says", "Yes.", "--latency", "0.2") as url:
+        command = ["-m", "pramana", "same", f"{url}#one", f"{url}#two", "--calls", "120"]
+        with programs.start(command, env=make_environment()) as process:
+            wait_until(lambda: count_stored_results() > 40)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+            assert process.stdout
+            output = process.stdout.read()
+        assert "No difference seen in" in output or "Could not be tested" in output
+        (run,) = parse_json(run_pramana("runs", "--json"))
+        assert (run["status"], 40 < run["stored"] < 120) == ("interrupted", True)
+        assert run_pramana("run", "--resume", run["id"], "--quiet").returncode == 0
+        assert run_pramana("same", "--show", run["id"]).returncode == 0

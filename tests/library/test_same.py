@@ -97,6 +97,15 @@ def test_ctrl_c_in_a_model_keeps_the_pairs_so_far() -> None:
     assert report.same().pairs > 0
 
 
+def test_hostile_replies_are_compared_and_shown_safely() -> None:
+    replies = ["\ud800", "\x1b[31mred", "", "x" * 300_000, "a\nb\tc", "\N{RIGHT-TO-LEFT OVERRIDE}"]
+    found = pramana.same(lambda _: random.choice(replies), lambda _: "plain", calls=60, seed=1)
+    text = str(found)
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert found.pairs >= 20
+
+
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
