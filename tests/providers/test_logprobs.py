@@ -82,7 +82,7 @@ def test_a_response_without_usable_logprobs_has_none(raw: Any) -> None:
     assert read_first_token_logprobs(make_reply(raw)) == {}
 
 
-def test_only_providers_that_have_logprobs_are_asked_for_them() -> None:
+def test_logprobs_are_requested_only_from_providers_that_have_them() -> None:
     kinds = [*VARIABLES_BY_KIND, "compatible", "local"]
     asked = {kind for kind in kinds if logprob_parameters(kind)}
     assert asked == {"openai", "openai-responses", "google", "compatible", "local"}
