@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from scipy.stats import binom  # type: ignore[import-untyped]
 
 from pramana.analyse.changes import (
+    VOICE_TO_VOICE,
     CaseMeasurements,
     Change,
     decide_slowdown,
@@ -248,6 +249,26 @@ def test_identical_runs_have_a_proven_change_in_at_most_one_of_twenty() -> None:
         alarms += any(each.is_proven for each in found)
         unadjusted += any(each.p_value <= 0.05 for each in found)
     assert alarms / rounds <= 0.05 < unadjusted / rounds
+
+
+def test_variants_that_are_slow_together_do_not_raise_false_alarms() -> None:
+    """Taken as cases, three variants that are slow together have a significant difference in one of five runs."""
+    chance, rounds, alarms, as_cases = random.Random(6), 400, 0, 0
+    for _ in range(rounds):
+        base: dict[str, CaseMeasurements] = {}
+        new: dict[str, CaseMeasurements] = {}
+        for case in range(15):
+            slower = chance.gauss(0, 0.2)
+            for way in ("(voice)", "(voice+phone)", "(voice+noise=10dB)"):
+                base[f"{case} {way}"] = make_call(make_times(1.0))
+                new[f"{case} {way}"] = make_call(make_times(1.0 + slower + chance.gauss(0, 0.01)))
+        (found,) = (each for each in measure_changes(base, new) if each.what == VOICE_TO_VOICE)
+        assert found.cases == 15
+        alarms += found.p_value <= 0.05
+        renamed = [{key.replace(" (", "-("): one for key, one in side.items()} for side in (base, new)]
+        (apart,) = (each for each in measure_changes(*renamed) if each.what == VOICE_TO_VOICE)
+        as_cases += apart.p_value <= 0.05
+    assert alarms / rounds <= 0.05 < as_cases / rounds
 
 
 def test_changes_between_two_models_of_one_run_use_model_names() -> None:

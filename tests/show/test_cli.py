@@ -116,7 +116,17 @@ def test_every_command_listed_has_help(name: str) -> None:
 def test_help_of_run_lists_each_option_on_one_line_in_groups_with_three_examples() -> None:
     lines = pramana("run", "--help").stdout.splitlines()
     headings = [line for line in lines if line and not line.startswith((" ", "Usage:"))]
-    assert headings == ["Cases:", "Models:", "Voice:", "Sampling:", "Limits:", "Output:", "Gates:", "Exit codes:", "Examples:"]
+    assert headings == [
+        "Cases:",
+        "Models:",
+        "Voice:",
+        "Sampling:",
+        "Limits:",
+        "Output:",
+        "Gates:",
+        "Exit codes:",
+        "Examples:",
+    ]
     assert max(map(len, lines)) <= 80
     options = [each.opts[-1] for each in run.params if isinstance(each, click.Option)]
     shown = lines[lines.index("Cases:") : lines.index("Exit codes:")]

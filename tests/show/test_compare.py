@@ -566,16 +566,16 @@ def test_three_cases_in_three_variants_count_as_three_cases() -> None:
     assert "all 9 answers (3 cases, 3 variants) ended as before, but 3 cases prove little." in text
 
 
-def test_times_over_several_variants_are_counted_per_answer() -> None:
+def test_times_of_a_case_in_several_variants_count_as_one_case() -> None:
     aloud = ("text", "voice", "voice+noise=10dB")
-    base, new = store_run(make_cases(7), variants=aloud, took=0.1), store_run(make_cases(7), variants=aloud, took=0.5)
+    base, new = store_run(make_cases(9), variants=aloud, took=0.1), store_run(make_cases(9), variants=aloud, took=0.5)
     text, (_, found) = compare_as_text(base, new), compare_as_json(base, new)
-    assert "Slower: voice to voice by 400 ms (median of 14 answers); statistically significant." in text
+    assert "Slower: voice to voice by 400 ms (median of 9 cases); statistically significant." in text
     assert (
-        "Slower: total time by 400 ms (median of 7 cases); statistically significant." in text
+        "Slower: total time by 400 ms (median of 9 cases); statistically significant." in text
     )  # text in one variant only
-    assert "+400 ms (95 % interval +400 ms to +400 ms, 14 answers; exact sign test)." in text
-    assert {each["what"]: each["cases"] for each in found["measured"]}["voice to voice"] == 14
+    assert "+400 ms (95 % interval +400 ms to +400 ms, 9 cases; exact sign test)." in text
+    assert {each["what"]: each["cases"] for each in found["measured"]}["voice to voice"] == 9
     once = compare_as_text(
         store_run(make_cases(8), variants=("text", "voice"), took=0.1),
         store_run(make_cases(8), variants=aloud, took=0.5),

@@ -1,10 +1,11 @@
 """Changes besides the verdicts: times and misheard words of two runs by case in; differences with intervals out.
 
 The case is the unit, and each is compared with itself: line by line, on as many repeats as both sides have; its time is
-the median of its lines. The difference reported is the median over cases, with the exact interval that inverts the sign
-test, so no distribution of times is assumed. A censored time is only known to be longer than the caller waited, so a
-difference may be a range. The interval then takes the lower ends of the ranges for its lower bound and the upper ends
-for its upper bound, and is valid whatever the true times were. Fewer than six cases have no interval.
+the median of its lines, those of all its variants together. The difference reported is the median over cases, with the
+exact interval that inverts the sign test, so no distribution of times is assumed. A censored time is only known to be
+longer than the caller waited, so a difference may be a range. The interval then takes the lower ends of the ranges for
+its lower bound and the upper ends for its upper bound, and is valid whatever the true times were. Fewer than six cases
+have no interval.
 
 Misheard words are pooled: all errors over all words. A sign-flip test over cases decides whether they differ; the
 interval is that of a ratio of sums, with cases as the clusters.
@@ -34,6 +35,7 @@ from pramana.analyse.intervals import (
 )
 from pramana.analyse.labels import TWO_RUN_LABELS, SideLabels
 from pramana.analyse.numbers import format_duration, format_error_rate, format_points, format_time_difference, pluralise
+from pramana.analyse.pairing import split_variant
 from pramana.analyse.voice import (
     CALL_CHECK,
     MeasuredLine,
@@ -115,7 +117,7 @@ def merge_repeats(repeats: Iterable[CaseMeasurements]) -> CaseMeasurements:
 
 
 Side = Mapping[str, CaseMeasurements]
-"""By case."""
+"""By case, or by case and variant (`split_variant`)."""
 
 
 class Change(Struct, frozen=True):
@@ -148,8 +150,6 @@ class Change(Struct, frozen=True):
     """How many measures these are."""
     words: tuple[int, int] = (0, 0)
     """How many words the rates are based on: base, new."""
-    compared_noun: Literal["case", "answer"] = "case"
-    """What `cases` counts: cases, or answers where each case has several variants."""
     labels: SideLabels = TWO_RUN_LABELS
     """The names of the two sides in sentences."""
 
@@ -219,7 +219,7 @@ class Change(Struct, frozen=True):
 
     @property
     def _case_count(self) -> str:
-        return pluralise(self.cases, self.compared_noun)
+        return pluralise(self.cases, "case")
 
 
 def _format_range(values: Range, formatter: Callable[[float], str]) -> str:
@@ -252,11 +252,13 @@ def _time_change(name: Measure, base: Side, new: Side) -> Change | None:
     differences: list[Range] = []
     ratios: list[Range] = []
     lost = 0
-    for case, taken in base.items():
-        old, now = taken.times.get(name, {}), new[case].times.get(name, {}) if case in new else {}
-        lines = [(_line_time(old[at], now[at]), _line_time(now[at], old[at])) for at in old if at in now]
+    for keys in _group_by_case(base):
+        lines: list[tuple[Range, Range]] = []
+        for key in keys:
+            old, now = base[key].times.get(name, {}), new[key].times.get(name, {}) if key in new else {}
+            lines += [(_line_time(old[at], now[at]), _line_time(now[at], old[at])) for at in old if at in now]
         if not lines:
-            lost += bool(old)
+            lost += any(base[key].times.get(name) for key in keys)
             continue
         before.append(_median_range([was for was, _ in lines]))
         after.append(_median_range([is_ for _, is_ in lines]))
@@ -285,6 +287,14 @@ def _time_change(name: Measure, base: Side, new: Side) -> Change | None:
     )
 
 
+def _group_by_case(side: Side) -> list[list[str]]:
+    """Return the keys of each case, one a variant: its variants are slow together and are not several cases."""
+    keys_by_case: dict[str, list[str]] = {}
+    for key in side:
+        keys_by_case.setdefault(split_variant(key)[0], []).append(key)
+    return list(keys_by_case.values())
+
+
 def _line_time(side: Sequence[Range], other: Sequence[Range]) -> Range:
     """Return the time of a line, over as many repeats as the other side has, so that swapping the sides is fair."""
     return _median_range(side[: min(len(side), len(other))])
@@ -298,13 +308,16 @@ def _median_range(ranges: Sequence[Range]) -> Range:
 def _word_change(name: Words, base: Side, new: Side) -> Change | None:
     rows: list[tuple[int, int, int, int]] = []
     lost = 0
-    for case, taken in base.items():
-        old, now = taken.words.get(name, []), new[case].words.get(name, []) if case in new else []
-        repeats = min(len(old), len(now))
-        if not repeats:
-            lost += bool(old)
+    for keys in _group_by_case(base):
+        was: list[tuple[int, int]] = []
+        is_: list[tuple[int, int]] = []
+        for key in keys:
+            old, now = base[key].words.get(name, []), new[key].words.get(name, []) if key in new else []
+            repeats = min(len(old), len(now))
+            was, is_ = was + old[:repeats], is_ + now[:repeats]
+        if not was:
+            lost += any(base[key].words.get(name) for key in keys)
             continue
-        was, is_ = old[:repeats], now[:repeats]
         rows.append((*map(sum, zip(*was, strict=True)), *map(sum, zip(*is_, strict=True))))  # type: ignore[arg-type]
     if not rows:
         return None

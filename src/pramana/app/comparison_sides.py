@@ -294,14 +294,7 @@ def compare_sides(
         margin=margin / 100,
         labels=labels,
     )
-    changed = [
-        replace(
-            each,
-            compared_noun="answer" if _is_in_several_variants(each, old, now) else each.compared_noun,
-            labels=labels,
-        )
-        for each in measure_changes(old.measurements, now.measurements)
-    ]
+    changed = [replace(each, labels=labels) for each in measure_changes(old.measurements, now.measurements)]
     embedded = all(each.provider in EMBEDDED_PROVIDERS for each in (before, after))
     engines = find_engine_differences(
         old.engines, now.engines, both_embedded=embedded and found.pairs > 0 and not one_run
@@ -325,16 +318,6 @@ def _make_heading(before: ComparisonSource, after: ComparisonSource, *, one_run:
     if one_run:
         return f"{before.model} and {after.model}, {before.title}"
     return f"before: {before.model}, {before.title}\nnow: {after.model}, {after.title}"
-
-
-def _is_in_several_variants(change: Change, old: ComparisonSide, now: ComparisonSide) -> bool:
-    """Return whether a measurement exists in several variants, each compared separately."""
-    both = [
-        case
-        for case in old.measurements.keys() & now.measurements.keys()
-        if all(change.what in (*side.measurements[case].times, *side.measurements[case].words) for side in (old, now))
-    ]
-    return len({split_variant(case)[1] for case in both}) > 1
 
 
 def describe_pass_counts(pair: Pair, labels: SideLabels = TWO_RUN_LABELS) -> str:

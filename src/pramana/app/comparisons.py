@@ -103,7 +103,7 @@ class ChangeView(View, frozen=True, kw_only=True):
 
     what: Annotated[str, Meta(description="total time, time to first token, voice to voice, misheard words …")]
     unit: Literal["seconds", "share of words"]
-    cases: Annotated[int, Meta(description="Number of cases compared, or of answers if a case has several")]
+    cases: Annotated[int, Meta(description="Number of cases compared, each with all its variants together")]
     only_base: Annotated[int, Meta(description="Cases measured before but not now")]
     base: Annotated[
         _Bounds,
