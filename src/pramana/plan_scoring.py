@@ -98,7 +98,10 @@ def open_scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Lim
         return judge
 
     return Scorers(
-        find_planned_scorers(plan.scorers, reach.passed_functions.scorers), judge_by_name, reach.passed_functions.loop
+        find_planned_scorers(plan.scorers, reach.passed_functions.scorers),
+        judge_by_name,
+        reach.passed_functions.loop,
+        limits.timeout_s,
     )
 
 

@@ -56,6 +56,11 @@ def read_api_summary(store: Store, run_id: str) -> str:
     return json.dumps(view.summary.as_data(), ensure_ascii=False)
 
 
+def add_twin(store: Store, run_id: str) -> str:
+    """Add a run with the same cases and verdicts; return its ID."""
+    return add_judged_run(store, [True, False] * (store.runs.read(run_id).stored // 2)).id
+
+
 READERS: dict[str, Callable[[Store, str], str]] = {
     "show": lambda _, run_id: invoke("show", run_id),
     "show --json": lambda _, run_id: invoke("show", run_id, "--json").encode().decode("unicode_escape"),
@@ -68,6 +73,11 @@ READERS: dict[str, Callable[[Store, str], str]] = {
     "library": lambda _, run_id: library.load_report(run_id).summary.judged_by,
     "records": lambda _, run_id: str(library.load_report(run_id).to_records()[0]["judge_calibration"]),
     "api": read_api_summary,
+    "compare": lambda store, run_id: invoke("compare", run_id, add_twin(store, run_id)),
+    "compare --json": lambda store, run_id: "; ".join(
+        json.loads(invoke("compare", run_id, add_twin(store, run_id), "--json"))["judges"]
+    ),
+    "compare in Python": lambda store, run_id: "; ".join(library.compare(run_id, add_twin(store, run_id)).judges),
 }
 
 

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import threading
+import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -373,3 +375,40 @@ def test_compare_reads_a_file_with_measurements_only(tmp_path: Path) -> None:
     before, after = (pramana.evaluate(CASES, model=bot, scorers=[length]) for _ in range(2))
     comparison = pramana.compare(before.save(tmp_path / "a.json"), after.save(tmp_path / "b.json"))
     assert comparison.pairs == 2
+
+
+def test_a_scorer_that_never_returns_is_given_up_after_the_time_limit_of_a_request() -> None:
+    released = threading.Event()
+
+    @pramana.scorer
+    def stuck(_: ScoringContext) -> bool:
+        return released.wait(30)
+
+    @pramana.scorer
+    async def stuck_too(_: ScoringContext) -> bool:
+        await asyncio.sleep(30)
+        return True
+
+    try:
+        report = pramana.evaluate(CASES[:1], model=bot, scorers=[stuck, stuck_too], timeout_s=0.2)
+    finally:
+        released.set()
+    (result,) = report.results()
+    reason = "could not score: TimeoutError: no result within the time limit of 0.2 s"
+    assert [(each.outcome.value, each.reason) for each in result.checks] == [
+        ("errored", f"stuck {reason}"), ("errored", f"stuck_too {reason}"),
+    ]  # fmt: skip
+
+
+def test_the_requests_of_a_scorer_do_not_count_in_its_time_limit() -> None:
+    def slow_judge(_: str) -> str:
+        time.sleep(0.2)
+        return "fine"
+
+    @pramana.scorer
+    async def patient(context: ScoringContext) -> bool:
+        answers = await asyncio.gather(context.ask("one"), context.ask("two"))
+        return all(each.text == "fine" for each in (*answers, await context.ask("three")))
+
+    report = pramana.evaluate(CASES[:1], model=bot, judge=slow_judge, scorers=[patient], timeout_s=0.35)
+    assert outcomes(report) == {"free": "passed"}

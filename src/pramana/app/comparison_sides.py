@@ -22,7 +22,7 @@ from pramana.analyse.engines import (
     parse_distinct_engines,
     recorded_engine_lines,
 )
-from pramana.analyse.judges import canonical_judge_name, find_verdict_source
+from pramana.analyse.judges import canonical_judge_name, describe_calibration, find_verdict_source
 from pramana.analyse.labels import TWO_RUN_LABELS, SideLabels, make_model_labels
 from pramana.analyse.numbers import format_parameter, pluralise, shorten_name
 from pramana.analyse.pairing import Pair, UnpairedAnswers, VerdictSource, split_variant
@@ -30,7 +30,7 @@ from pramana.analyse.replies import ComparableAnswer, ReplyChanges, compare_repl
 from pramana.app.model_names import ModelNames
 from pramana.embedded.engines import EngineInfo
 from pramana.errors import Hint, InvalidInput, describe_value, quote_text
-from pramana.model import Check, Outcome, ToolCall
+from pramana.model import Check, JudgeCalibration, Outcome, ToolCall
 
 MARGIN_POINTS = 100 * MARGIN
 
@@ -127,6 +127,8 @@ class ComparisonSource:
     """Whether `parameters` holds every parameter that was sent."""
     find_case_positions: Callable[[Iterable[str]], Mapping[str, int]] | None = None
     """Returns the places of cases by digest; None if the answers come in the order of the cases."""
+    read_calibrations: Callable[[], tuple[JudgeCalibration, ...]] = tuple
+    """Returns how far judges agree with people; a judge that is not among them is uncalibrated."""
     is_stored_run: bool = False
     """Whether the places of answers are result numbers of a stored run."""
     find_hash_mismatch: Callable[[], HashMismatch | None] = lambda: None
@@ -156,6 +158,8 @@ class ComparisonSide:
     """The display name of each case."""
     engines: tuple[EngineInfo, ...] = ()
     """The engines of its embedded models."""
+    judges: tuple[str, ...] = ()
+    """A sentence for each judge, which says how far it agrees with people."""
     is_stored_run: bool = False
     """Whether the places of answers are result numbers of a stored run."""
 
@@ -410,7 +414,20 @@ def _read_side(source: ComparisonSource, *, pair_by_id: bool, split_by_variant: 
             case: f"{name} ({split_variant(case)[0][-8:]})" if shared[name] > 1 else name for case, name in ids.items()
         },
         engines=parse_distinct_engines(engines),
+        judges=_describe_judges(judges, source),
         is_stored_run=source.is_stored_run,
+    )
+
+
+def _describe_judges(
+    sources_by_case: Mapping[str, frozenset[VerdictSource]], source: ComparisonSource
+) -> tuple[str, ...]:
+    """Return a sentence for each judge of a side."""
+    keys = {(each.check, each.version, each.by) for some in sources_by_case.values() for each in some if each.by}
+    known = {(each.check, each.version, each.judge): each for each in source.read_calibrations()} if keys else {}
+    return tuple(
+        f"Judge {shorten_name(key[2])} ({key[0]}): {describe_calibration(known.get(key, JudgeCalibration(*key)))}"
+        for key in sorted(keys)
     )
 
 

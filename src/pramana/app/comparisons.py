@@ -223,6 +223,9 @@ class ComparisonNumbersView(View, frozen=True, kw_only=True):
     verdict: Verdict
     sentence: Annotated[str, Meta(description="The answer in a sentence; show it first")]
     detail: str
+    judges: Annotated[
+        tuple[str, ...], Meta(description="A sentence for each judge: how far it agrees with people, or uncalibrated")
+    ]
     pairs: int
     base_rate: Annotated[
         float | None, Meta(description="Pass rate of the compared replies; null if no reply is compared")
@@ -352,6 +355,7 @@ def _compare_sources(
     for each in (before, after):
         run = app.store.runs.find_scored(each.reference)
         states += (each.name, run.stored, run.status, run.finished, *app.store.scorings.read_labels(run))
+    states += app.store.labels.read_state()
     options = request.any_suite, request.any_judge, request.margin
 
     def compare() -> FullComparisonView:
@@ -414,6 +418,7 @@ def comparison_view(compared: ComparedSides, examples: int = 0) -> FullCompariso
         verdict=found.verdict,
         sentence=found.sentence,
         detail=found.detail,
+        judges=tuple(dict.fromkeys((*before.judges, *after.judges))),
         pairs=found.pairs,
         base_rate=found.base_rate,
         new_rate=found.new_rate,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pramana.analyse.summary import explain_outcome
 from pramana.analyse.voice import name_speech_recognition
+from pramana.app.calibrations import calibrate_judges
 from pramana.app.comparison_sides import ComparedAnswer, ComparisonSource, HashMismatch, RecordedReply
 from pramana.app.model_names import ModelNames, find_model_index, list_model_names
 from pramana.errors import InvalidInput, NotFound, quote_text, suggest_similar
@@ -282,5 +283,6 @@ def _make_run_source(store: Store, run: Run, target: Target, title: str) -> Comp
         parameters=run.plan.parameters,
         has_all_parameters=True,
         find_case_positions=lambda wanted: store.cases.find_positions(run, wanted),
+        read_calibrations=lambda: calibrate_judges(store, run),
         is_stored_run=True,
     )

@@ -51,6 +51,7 @@ def render_comparison(comparison: FullComparisonView) -> SafeHtml:
     parts += [
         tag("p", tag("b", render_untrusted_text(comparison.sentence))),
         tag("p", render_untrusted_text(comparison.detail)),
+        *(tag("p", render_untrusted_text(judge)) for judge in comparison.judges),
     ]
     parts += [tag("p", comparison.reply_changes.sentence)] if comparison.reply_changes.sentence else []
     parts += [tag("p", render_untrusted_text(each.sentence)) for each in comparison.hash_mismatches]

@@ -14,6 +14,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
@@ -295,8 +296,13 @@ class Scorers:
         scorers: Sequence[Scorer] = (),
         make_judge: Callable[[str], Judge] | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
+        timeout_s: float | None = None,
     ) -> None:
-        """Take the scorers, and a function that returns the judge of a model name; coroutines run in `loop`, if set."""
+        """Take the scorers, and a function that returns the judge of a model name; coroutines run in `loop`, if set.
+
+        A scorer that takes longer than `timeout_s`, not counting its requests to models, is given up.
+        """
+        self._timeout_s = timeout_s
         self._scorers = [(each, is_asynchronous(each.function)) for each in scorers]
         self._named = make_judge
         self._threads, self._coroutines = ThreadRunner(MAX_SCORER_THREADS), CoroutineRunner(loop)
@@ -325,7 +331,7 @@ class Scorers:
         found: list[Check] = []
         for each, asynchronous in self._scorers:
             asked = _ScorerRequests(judge, no_judge_reason, self._named)
-            ended = await self._call_scorer(each, case, reply, model, asked, asynchronous=asynchronous)
+            ended = await self._call_within_timeout(each, case, reply, model, asked, asynchronous=asynchronous)
             error = asked.ended_run or ended.error
             if error and (ends_run(error) or isinstance(error, KeyboardInterrupt)):
                 raise error
@@ -335,6 +341,15 @@ class Scorers:
             else:
                 found += self._make_checks(each, ended.value, evidence)
         return found
+
+    async def _call_within_timeout(
+        self, scorer_: Scorer, case: Case, reply: Reply, model: str, requests: "_ScorerRequests", *, asynchronous: bool
+    ) -> CallOutcome:
+        try:
+            async with asyncio.timeout(self._timeout_s) as requests.timeout:
+                return await self._call_scorer(scorer_, case, reply, model, requests, asynchronous=asynchronous)
+        except TimeoutError:  # one that the function raises is part of the outcome
+            return CallOutcome(error=TimeoutError(f"no result within the time limit of {self._timeout_s:g} s"))
 
     async def _call_scorer(
         self, scorer_: Scorer, case: Case, reply: Reply, model: str, requests: "_ScorerRequests", *, asynchronous: bool
@@ -469,6 +484,10 @@ class _ScorerRequests:
         """The error that ends the run, kept even if the function catches it."""
         self.lacks_judge = False
         """Whether a request failed because there is no judge."""
+        self.timeout: asyncio.Timeout | None = None
+        """The time limit of the scorer, which is suspended during its requests: they have limits of their own."""
+        self._pending_count = 0
+        self._left_s: float | None = None
 
     async def ask_async(self, prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
         """Call a model from a coroutine of any event loop."""
@@ -496,13 +515,30 @@ class _ScorerRequests:
             raise InvalidInput(self._no_judge)
         request = Request(judge.model, turns, {**judge.parameters, **(parameters or {})}, "judge")
         try:
-            reply = await judge.ask(request)
+            with self._suspend_timeout():
+                reply = await judge.ask(request)
         except PramanaError as error:
             if ends_run(error):
                 self.ended_run = error
             raise
         self._replies.append((judge, reply))
         return reply
+
+    @contextmanager
+    def _suspend_timeout(self) -> Iterator[None]:
+        """Let the time limit of the scorer begin anew after a request; its requests may overlap."""
+        limit = self.timeout.when() if self.timeout else None
+        allowed = None if limit is None else limit - self._loop.time()
+        self._pending_count += 1
+        if self.timeout and allowed is not None:
+            self.timeout.reschedule(None)
+        try:
+            yield
+        finally:
+            self._pending_count -= 1
+            self._left_s = allowed if allowed is not None else self._left_s
+            if self.timeout and self._left_s is not None and not self._pending_count and not self.timeout.expired():
+                self.timeout.reschedule(self._loop.time() + self._left_s)
 
     def make_evidence(self) -> dict[str, object]:
         """Return the models called, their replies and the cost; empty if none was called."""

@@ -169,6 +169,8 @@ def _print_answer(made: "ComparedSides", view: "FullComparisonView", decision: "
     for change in made.engine_differences:
         click.echo(terminal.wrap_text(change.sentence))
     click.echo(terminal.wrap_text(found.detail))
+    for judge in view.judges:
+        click.echo(terminal.wrap_text(judge))
     for each in changed:
         click.echo(terminal.wrap_text(each.detail))
     if found.excluded:

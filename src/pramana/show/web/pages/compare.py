@@ -29,6 +29,7 @@ from pramana.show.web.pages.comparison_markup import (
     render_engine_changes,
     render_excluded,
     render_flip_line,
+    render_judges,
     render_measurements,
     render_replies,
     render_request_differences,
@@ -120,6 +121,8 @@ async def _draw_comparison(context: PageContext, request: CompareRequest, base: 
             parts.add_markup(render_request_differences(data))
         if data.engine_changes:
             parts.add_markup(render_engine_changes(data))
+        if data.judges:
+            parts.add_markup(render_judges(data))
     parts.add_markup(render_measurements(data, noun))
     _draw_flips(data, request.page, noun, context)
     _draw_changed_replies(data, context)

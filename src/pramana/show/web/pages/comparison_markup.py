@@ -213,6 +213,11 @@ def render_request_differences(data: ComparisonView) -> SafeHtml:
     )
 
 
+def render_judges(data: ComparisonView) -> SafeHtml:
+    """Return how far each judge agrees with people."""
+    return join_html(tag("p", render_untrusted_text(each), class_="quiet small") for each in data.judges)
+
+
 def render_engine_changes(data: ComparisonView) -> SafeHtml:
     """Return which embedded models ran on different engines, and what that means for the comparison."""
     return join_html(tag("p", render_untrusted_text(each.sentence), class_="warn") for each in data.engine_changes)
