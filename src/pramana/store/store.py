@@ -6,6 +6,7 @@ from typing import Literal
 from pramana import settings
 from pramana.store.alerts import Alerts
 from pramana.store.blobs import Blobs, Recordings
+from pramana.store.contributors import Contributors
 from pramana.store.engine import Changes, Database
 from pramana.store.history import History
 from pramana.store.labels import Labels
@@ -41,6 +42,7 @@ class Store:
         self.tokens = Tokens(database)
         self.preferences = PreferencesStore(database)
         self.submissions = Submissions(database)
+        self.contributors = Contributors(database)
         self.watches = Watches(database)
         self.alerts = Alerts(database)
         self.changes = Changes(database)

@@ -1,9 +1,11 @@
 """Submission, chart and badge, as a client sees them."""
 
 import json
+import random
 import re
 import threading
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -11,11 +13,12 @@ from urllib.parse import quote
 import pytest
 from jsonschema import Draft202012Validator
 
+from pramana import clock
 from pramana.app import App
 from pramana.show.api import make_routes
 from pramana.show.api.community import draw_model_badge
 from pramana.show.api.documentation import make_openapi_description
-from pramana.store.submissions import PassCounts
+from pramana.store.submissions import Batch, PassCounts, Submission
 
 from .served import Client
 
@@ -392,3 +395,48 @@ def test_the_described_request_bodies_match_the_accepted_ones(client: Client) ->
         assert batch.is_valid({"results": [given]}) is good
         assert (client.post("/api/submit", given).status == 200) is good
     assert not batch.is_valid({"results": [make_result()] * 1_001})
+
+
+def submit_days(server: Client, contributor: str, days: int, rate: Callable[[int], float], prompts: int = 12) -> None:
+    """Submit results of a known suite, one per prompt and day, which ended yesterday."""
+    assert server.store
+    chance, first = random.Random(contributor), clock.now() - timedelta(days=days)
+    results = [
+        Submission(
+            model_id="m", prompt_id=f"p{number}", output=f"{day}", suite_hash=f"sha256:{'a' * 64}",
+            timestamp=first + timedelta(days=day), score=float(chance.random() < rate(day)),
+        )
+        for day in range(days) for number in range(prompts)
+    ]  # fmt: skip
+    for start in range(0, len(results), 500):
+        some = results[start : start + 500]
+        server.store.submissions.add(Batch(some), [True] * len(some), contributor)
+
+
+def test_contributors_form_a_public_watch_in_which_anonymous_results_never_count(client_per_store: Client) -> None:
+    client = client_per_store
+    for number in range(5):
+        submit_days(client, f"t{number:08x}", 44, lambda day: 0.95 if day < 31 else 0.2)
+    submit_days(client, "anonymous", 44, lambda _: 1.0)
+    found = client.get("/api/data/watch?model=m")
+    assert (found.data["level"], len(found.data["contributors"])) == ("alarm", 5)
+    assert found.data["sentence"].endswith("the pass rate fell for more than three in ten of 5 contributors.")
+    assert found.data["suiteHash"] == f"sha256:{'a' * 64}"
+    assert b"t0000000" not in found.body, "nothing says who contributed"
+    assert client.get(f"/api/data/watch?model=m&suite=sha256:{'b' * 64}").status == 404
+    for wrong in ("model=other", "model=", "", "model=m&suite=no"):
+        assert client.get(f"/api/data/watch?{wrong}").status in (400, 404)
+
+
+def test_four_contributors_and_many_anonymous_results_decide_nothing(client: Client) -> None:
+    for number in range(4):
+        submit_days(client, f"t{number:08x}", 40, lambda day: 0.95 if day < 31 else 0.0, prompts=4)
+    submit_days(client, "anonymous", 40, lambda day: 0.95 if day < 31 else 0.0, prompts=4)
+    found = client.get("/api/data/watch?model=m").data
+    assert (found["level"], found["alarmStatistic"]) == ("collecting", 0.0)
+
+
+def test_the_public_watch_of_a_community_is_as_public_as_its_badges(secure_client: Client) -> None:
+    assert secure_client.get("/api/data/watch?model=m").status == 401
+    secure_client.with_token("admin").patch("/api/settings", {"anonymousSubmission": True})
+    assert secure_client.get("/api/data/watch?model=m").status == 404, "nothing was submitted"

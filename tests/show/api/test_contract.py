@@ -24,6 +24,7 @@ Viewer = Annotated[Credential, require_caller(describe_caller)]
 OPEN = {
     ("GET", "/api/health"), ("HEAD", "/api/health"), ("POST", "/api/submit"), ("POST", "/api/submit/batch"),
     ("GET", "/api/badge/{model:path}"), ("GET", "/api/public/watches/{watch_id}"),
+    ("GET", "/api/data/watch"),
     ("GET", "/api/public/watches/{watch_id}/badge"),
 }  # fmt: skip
 """What strangers may use, or are told by the route itself whether they may."""

@@ -140,6 +140,7 @@ REQUESTS = (
     # Recordings and the community
     *get(
         "/api/audio", "/audio/nobody.wav", "/api/data/chart", "/api/data/chart?verification=unverified",
+        "/api/data/watch?model=fake", "/api/data/watch",
         "/api/badge/fake", "/api/badge/nobody",
     ),
     ApiRequest("HEAD", "/audio/nobody.wav"),

@@ -16,7 +16,8 @@ from pydantic import create_model
 from pydantic.alias_generators import to_camel
 
 from pramana import jsonl
-from pramana.app import Credential, submissions
+from pramana.app import Credential, public_watches, submissions
+from pramana.app.public_watches import CommunityWatchRequest, CommunityWatchView
 from pramana.app.submissions import (
     BADGE_PERIOD_DAYS,
     KNOWN_SUITE_DESCRIPTION,
@@ -218,6 +219,27 @@ def _find_type_problems(value: Any, struct: type[msgspec.Struct], path_prefix: s
             escape_control_characters(message.replace("`", "")),
             escape_control_characters(path.removeprefix(".")[:200]) or "body",
         )
+
+
+# ── The public watch ──
+
+
+@router.get("/api/data/watch", summary="Has a model become worse?", **document_route(CommunityWatchView, 404))
+async def community_watch(
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(public_watches.read_community_watch)],
+    model: Annotated[str, Query(min_length=1, max_length=256)],
+    suite: Annotated[
+        str | None, Query(max_length=100, description="Hash of the suite; default: the one with the most results")
+    ] = None,
+) -> Response:
+    """Return whether a model became worse, by the submitted results of at least five contributors.
+
+    Each contributor, a token of this server, has their own baseline and statistic; up to three in ten may report what
+    they like. Anonymous results and those of unknown suites do not count.
+    """
+    wanted = CommunityWatchRequest(model=model, suite_hash=suite)
+    return make_answer(await public_watches.read_community_watch(app, caller, wanted))
 
 
 # ── Badges ──

@@ -34,7 +34,7 @@ SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 UPLOAD_PATH = "/audio"
 HEALTH_PATH = "/api/health"
 """For monitoring: needs no authentication and is not rate-limited."""
-SUBMISSION_PATHS = "/api/submit", "/api/submit/batch"
+SUBMISSION_PATHS = "/api/submit", "/api/submit/batch", "/api/data/watch"
 BADGE_PATH_PREFIX = "/api/badge/"
 PUBLIC_PATH_PREFIX = "/api/public/"
 """What anyone may read; a use case decides what is public."""
