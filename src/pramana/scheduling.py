@@ -9,9 +9,10 @@ loop of its own beside a server (`start`).
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 from pramana import clock
 from pramana.alerting import AlertSettings, Delivery, deliver_due_alerts
@@ -21,7 +22,7 @@ from pramana.run.accounts import ProviderReach
 from pramana.run.engine import Stop
 from pramana.store.store import Store
 from pramana.store.watches import Watch, find_today
-from pramana.watching import DayMeasurement, measure_day, settle_past_days
+from pramana.watching import DayMeasurement, confirm_watch, measure_day, settle_past_days
 
 log = logging.getLogger("pramana.scheduling")
 
@@ -52,6 +53,13 @@ class SchedulerEvent(NamedTuple):
     """When a failed day is tried again, as a Unix time."""
 
 
+class _Work(NamedTuple):
+    """What a task does for a watch."""
+
+    watch: int
+    kind: Literal["day", "confirm"]
+
+
 class _Postponed(NamedTuple):
     """A day that is not tried again before a time."""
 
@@ -76,12 +84,14 @@ class Scheduler:
         """Take the store and the owners whose watches are measured; `report` is called in the scheduler's thread."""
         self._store, self._owners, self._at_once = store, tuple(owners), at_once
         self._alert_settings, self._report, self._poll_interval_s = alert_settings, report, poll_interval_s
-        self._stops: dict[int, Stop] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._stops: dict[_Work, Stop] = {}
+        self._tasks: dict[_Work, asyncio.Task[None]] = {}
         self._delivering: asyncio.Task[None] | None = None
         self._postponed: dict[int, _Postponed] = {}
         self._requested: set[int] = set()
         """Watches whose day a user wants measured now."""
+        self._confirmations: set[int] = set()
+        """Watches for which a user wants a confirming batch."""
         self._settled_days: dict[int, str] = {}
         """The day on which the earlier days of each watch were ended."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -126,6 +136,17 @@ class Scheduler:
         self.wake()
         return True
 
+    def request_confirmation(self, watch: Watch) -> bool:
+        """Run a confirming batch of a watch soon; return False for a watch of another owner.
+
+        May be called from any thread.
+        """
+        if watch.owner not in self._owners:
+            return False
+        self._confirmations.add(watch.number)
+        self.wake()
+        return True
+
     async def run(self, stop: Stop | None = None) -> None:
         """Measure and deliver until `stop` is called, which is the method or a `Stop` that a signal sets."""
         self._loop = asyncio.get_running_loop()
@@ -162,8 +183,10 @@ class Scheduler:
             for watch in await asyncio.to_thread(self._find_due_watches):
                 if len(self._tasks) >= self._at_once or self._closing:
                     break
-                self._stops[watch.number] = Stop()
-                self._tasks[watch.number] = asyncio.create_task(self._measure(watch, self._stops[watch.number]))
+                self._begin(_Work(watch.number, "day"), partial(self._measure, watch))
+            for watch in await asyncio.to_thread(self._find_confirmations):
+                self._confirmations.discard(watch.number)
+                self._begin(_Work(watch.number, "confirm"), partial(self._confirm, watch))
             if self._delivering is None or self._delivering.done():
                 self._delivering = asyncio.create_task(self._deliver())
         except StoreFailed as error:
@@ -186,7 +209,7 @@ class Scheduler:
             if status in ("measured", "missing"):
                 self._requested.discard(watch.number)
                 continue
-            if watch.number in self._tasks:
+            if _Work(watch.number, "day") in self._tasks:
                 continue
             if watch.number in self._requested:
                 due.append(watch)
@@ -198,12 +221,45 @@ class Scheduler:
             due.append(watch)
         return due
 
-    # ── One day ──
+    def _find_confirmations(self) -> list[Watch]:
+        wanted = self._confirmations - {each.watch for each in self._tasks if each.kind == "confirm"}
+        return (
+            [each for each in self._store.watches.list_all(active_only=True) if each.number in wanted] if wanted else []
+        )
 
-    async def _measure(self, watch: Watch, stop: Stop) -> None:
+    def _begin(self, work: _Work, make: Callable[[Stop], Coroutine[Any, Any, None]]) -> None:
+        self._stops[work] = stop = Stop()
+        self._tasks[work] = asyncio.create_task(self._run_until_stopped(work, stop, make))
+
+    async def _run_until_stopped(
+        self, work: _Work, stop: Stop, make: Callable[[Stop], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Run one piece of work; once it is stopped, requests in flight get a moment to finish."""
         this, timers = asyncio.current_task(), []
         assert this is not None  # noqa: S101 - a coroutine always runs in a task
         stop.add_callback(lambda: timers.append(asyncio.get_running_loop().call_later(STOP_GRACE_S, this.cancel)))
+        try:
+            await make(stop)
+        finally:
+            for timer in timers:
+                timer.cancel()
+            self._tasks.pop(work, None)
+            self._stops.pop(work, None)
+            self._wake_event.set()
+
+    async def _confirm(self, watch: Watch, stop: Stop) -> None:
+        try:
+            await confirm_watch(self._store, watch, stop=stop, reach=self._make_reach(watch))
+        except asyncio.CancelledError:
+            log.info("the confirming batch of watch %s was interrupted", watch.id)
+        except Exception as error:  # any error: the next watch must go on
+            if not isinstance(error, PramanaError):
+                log.exception("the confirming batch of watch %s ended with an internal error", watch.id)
+            self._report(SchedulerEvent("failed", watch, find_today(), error=_describe_error(error)))
+
+    # ── One day ──
+
+    async def _measure(self, watch: Watch, stop: Stop) -> None:
         today = find_today()
         self._requested.discard(watch.number)
         self._report(SchedulerEvent("begun", watch, today))
@@ -229,12 +285,6 @@ class Scheduler:
                 self._report(SchedulerEvent("interrupted", watch, today))
             else:
                 self._report_failure(watch, today, Conflict("its run ended early"))
-        finally:
-            for timer in timers:
-                timer.cancel()
-            self._tasks.pop(watch.number, None)
-            self._stops.pop(watch.number, None)
-            self._wake_event.set()
 
     def _make_reach(self, watch: Watch) -> ProviderReach:
         if watch.owner == "cli":
@@ -250,8 +300,7 @@ class Scheduler:
         before = self._postponed.get(watch.number)
         failures = before.failures + 1 if before and before.day == day else 1
         until = self._postpone(watch, day, RETRY_DELAYS_S[min(failures, len(RETRY_DELAYS_S)) - 1], failures)
-        said = str(error) if isinstance(error, PramanaError) else f"internal error: {describe_exception(error)}"
-        self._report(SchedulerEvent("failed", watch, day, error=said, retry_at=until))
+        self._report(SchedulerEvent("failed", watch, day, error=_describe_error(error), retry_at=until))
 
     async def _deliver(self) -> None:
         try:
@@ -261,3 +310,7 @@ class Scheduler:
             log.warning("cannot deliver alerts: %s", error)
         except Exception:
             log.exception("cannot deliver alerts")
+
+
+def _describe_error(error: Exception) -> str:
+    return str(error) if isinstance(error, PramanaError) else f"internal error: {describe_exception(error)}"

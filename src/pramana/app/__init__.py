@@ -106,6 +106,8 @@ class App:
     """Called when this process starts a watch, so that its scheduler need not wait for its next look."""
     request_watch_check: Callable[[Watch], bool] = lambda _: False
     """Has the scheduler of this process measure a watch's day now; returns False if there is no such scheduler."""
+    request_watch_confirmation: Callable[[Watch], bool] = lambda _: False
+    """The same for a confirming batch."""
     has_had_tokens: bool = False
     """Whether a token was ever created, valid or not: if so, others may be using this server."""
     have_all_tokens_ended: bool = False

@@ -14,7 +14,7 @@ from pramana.app import App, User, use_case
 from pramana.app.views import View
 from pramana.app.watches import AlertChannelView, DayScoreView, WatchAlertView, WatchDetailView, read_watch
 from pramana.errors import Conflict, Hint, NotFound, quote_text
-from pramana.store.watches import DayStatus, find_today
+from pramana.store.watches import DayStatus, Watch, find_today
 from pramana.watch_request import AlertDelivery
 
 _PublicView = TypeVar("_PublicView", bound=View)
@@ -90,9 +90,24 @@ def check_now(app: App, _: User, reference: str) -> WatchDetailView:
         raise Conflict(f"watch {watch.shown_name} was stopped on {watch.stopped[:10]}")
     day = app.store.watches.find_day(watch, find_today())
     if (day is None or day.status == "measuring") and not app.request_watch_check(watch):
-        where = "another process of this server" if app.api_only else "the machine that started it"
-        raise Conflict(f"this process does not measure watch {watch.shown_name}; {where} does")
+        raise _make_not_measured_error(app, watch)
     return read_watch(app.store, watch)
+
+
+@use_case("editor")
+def confirm_now(app: App, _: User, reference: str) -> WatchDetailView:
+    """Have the scheduler of this server run a confirming batch, which the statistic does not use."""
+    watch = app.store.watches.find(reference)
+    if watch.stopped is not None:
+        raise Conflict(f"watch {watch.shown_name} was stopped on {watch.stopped[:10]}")
+    if not app.request_watch_confirmation(watch):
+        raise _make_not_measured_error(app, watch)
+    return read_watch(app.store, watch)
+
+
+def _make_not_measured_error(app: App, watch: Watch) -> Conflict:
+    where = "another process of this server" if app.api_only else "the machine that started it"
+    return Conflict(f"this process does not measure watch {watch.shown_name}; {where} does")
 
 
 # ── Alerts ──

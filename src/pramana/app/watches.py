@@ -34,7 +34,7 @@ from pramana.run.accounts import ProviderReach
 from pramana.store.store import Store
 from pramana.store.watches import DayStatus, Watch, WatchAlert, WatchDay, WatchPeriod
 from pramana.watch_request import WatchRequest
-from pramana.watching import confirm_watch, measure_day, read_feature_days
+from pramana.watching import confirm_watch, read_feature_days
 
 LOCAL_KINDS = frozenset({"fake", "local", "local-voice", "python", "command"})
 """Providers on this machine: how fast they reply says more about the machine than about the model."""
@@ -447,18 +447,8 @@ def read(app: App, _: User, reference: str) -> WatchDetailView:
 
 
 @use_case("editor", "runs")
-def check(app: App, _: User, reference: str) -> WatchDetailView:
-    """Measure the current day of a watch now, and return the watch."""
-    watch = app.store.watches.find(reference)
-    measurement = asyncio.run(measure_day(app.store, watch, reach=make_server_reach(app)))
-    if measurement.error is not None:
-        raise measurement.error
-    return read_watch(app.store, watch)
-
-
-@use_case("editor", "runs")
 def confirm(app: App, _: User, reference: str, budget_usd: float | None = None) -> WatchDetailView:
-    """Run a confirming batch, which the statistic does not use, and return the watch."""
+    """Run a confirming batch, which the statistic does not use, and return the watch once it has ended."""
     watch = app.store.watches.find(reference)
     asyncio.run(confirm_watch(app.store, watch, budget_usd=budget_usd, reach=make_server_reach(app)))
     return read_watch(app.store, watch)

@@ -257,6 +257,7 @@ REQUESTS = (
     *get("/api/watches?active=true", "/api/watches/{watch}", "/api/watches/{watch}/alerts",
          "/api/watches/{watch}/report", "/api/watches/{watch}/report?examples=no"),
     ApiRequest("POST", "/api/watches/{watch}/check"),
+    ApiRequest("POST", "/api/watches/{watch}/confirm"),
     ApiRequest("POST", "/api/watches/{watch}/accept", {"note": "a new prompt"}),
     ApiRequest("POST", "/api/watches/{watch}/accept", {"note": 3}),
     ApiRequest("PUT", "/api/watches/{watch}/webhook", {"url": "no url"}),

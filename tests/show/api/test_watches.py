@@ -70,6 +70,13 @@ def test_check_measures_before_its_time(client: Client) -> None:
     assert client.post(f"/api/watches/{watch_id}/check").data["measuredDays"] == 1, "a day is measured once"
 
 
+def test_a_confirming_batch_is_sent_beside_the_days(client: Client) -> None:
+    watch_id = start(client, at="23:59")
+    assert client.post(f"/api/watches/{watch_id}/confirm").status == 202
+    wait_for(lambda: len(client.get(f"/api/watches/{watch_id}/report").data["confirmations"]) == 1)
+    assert client.get(f"/api/watches/{watch_id}").data["measuredDays"] == 0
+
+
 def test_a_watch_of_the_command_line_is_measured_by_a_server_on_its_own_sqlite_store(client: Client) -> None:
     assert client.store
     request = WatchRequest(run=RunRequest(models=("fake:echo",), suite="v1.0", tier="cheap"))
@@ -147,6 +154,7 @@ def test_roles(secure_client: Client) -> None:
     for method, path, body in (
         ("POST", "", WATCH),
         ("POST", f"/{watch_id}/check", None),
+        ("POST", f"/{watch_id}/confirm", None),
         ("POST", f"/{watch_id}/accept", None),
         ("POST", f"/{watch_id}/stop", None),
         ("PUT", f"/{watch_id}/webhook", {"url": "https://hooks.example/"}),

@@ -84,6 +84,7 @@ def make_routes(serving: App) -> FastAPI:
             scheduler = make_scheduler(serving)
             scheduler.start()
             serving.on_watch_started, serving.request_watch_check = scheduler.wake, scheduler.request_check
+            serving.request_watch_confirmation = scheduler.request_confirmation
         try:
             yield
         finally:

@@ -157,6 +157,18 @@ async def check_watch(
     return make_answer(await watch_alerts.check_now(app, caller, watch_id), status=202)
 
 
+@router.post(
+    "/api/watches/{watch_id}/confirm",
+    summary="Run a confirming batch",
+    **document_route(WatchDetailView, 404, 409, status=202, description="The batch is sent soon"),
+)
+async def confirm_watch(
+    watch_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(watch_alerts.confirm_now)]
+) -> Response:
+    """Send the cases of a watch once more, beside its days; the statistic does not use them. See its report."""
+    return make_answer(await watch_alerts.confirm_now(app, caller, watch_id), status=202)
+
+
 @router.post("/api/watches/{watch_id}/accept", summary="Accept a new baseline", **document_route(WatchDetailView, 404))
 async def accept_watch(
     watch_id: str,
