@@ -18,6 +18,7 @@ from pramana.embedded.language import CONTEXT_TOKENS, MAX_REPLY_TOKENS, NAME, En
 from pramana.errors import BrokenReply, EngineMissing, Rejected
 from pramana.installation import make_install_command
 from pramana.model import Reply, Turn
+from pramana.providers.logprobs import TOP_TOKENS, logprob_parameters, read_first_token_logprobs
 
 GREEDY = {"temperature": 0, "seed": 42}
 
@@ -61,6 +62,15 @@ def test_a_reply_has_text_times_usage_and_provenance() -> None:
     assert found.response()["weights"]["sha256"].startswith("b179c952")
     assert found.response()["choices"][0]["message"]["content"] == found.text
     assert str(weights.find_folder(language.WEIGHTS_NAME)) not in str(found.response())  # and no path of this machine
+
+
+def test_logprobs_of_the_first_token_are_in_the_response_on_request() -> None:
+    reply = generate_reply("Heads or tails?", max_tokens=3, **logprob_parameters("local"))
+    logprobs = read_first_token_logprobs(reply)
+    assert len(logprobs) == TOP_TOKENS
+    assert max(logprobs.values()) < 0
+    assert reply.text.startswith(max(logprobs, key=lambda token: logprobs[token]))
+    assert read_first_token_logprobs(generate_reply("Heads or tails?", max_tokens=3)) == {}
 
 
 def test_without_a_system_message_the_default_is_used() -> None:

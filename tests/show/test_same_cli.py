@@ -17,6 +17,7 @@ def test_a_difference_exits_with_1_and_is_shown_again() -> None:
     shown = pramana("same", "--show", "latest", columns=80)
     assert (shown.returncode, shown.stdout) == (1, result.stdout)
     assert "calls at most" in result.stderr
+    assert "pramana same --show" in pramana("show", "latest").stdout
 
 
 def test_no_difference_exits_with_0_and_says_what_would_have_been_seen() -> None:

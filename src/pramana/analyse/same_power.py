@@ -15,7 +15,11 @@ from msgspec import Struct
 from pramana.analyse.endpoints import BORDER_ANSWERS, PINNED_TEXT, CallPair, collect_pairs
 from pramana.analyse.same import PairedTest, ReplyPair
 
-TRIES = 200
+MAX_TRIES, MIN_TRIES = 200, 20
+MAX_DRAWN_PAIRS = 40_000
+"""Pairs of all tries of one change together, which bounds the time to some seconds: long tests get fewer tries."""
+MAX_PAIRS = 5_000
+"""Of one try; a longer test would have seen at least as much."""
 SHIFTS = (0.5, 0.2)
 """Changes of the answers to border prompts: the share of answers that become another."""
 SWAP_CONCENTRATION = 0.4
@@ -36,7 +40,9 @@ class SeenShare(Struct, frozen=True):
     tries: int
 
 
-def simulate_seen_shares(pairs: Sequence[CallPair], *, tries: int = TRIES, seed: int = 1) -> tuple[SeenShare, ...]:
+def simulate_seen_shares(
+    pairs: Sequence[CallPair], *, tries: int | None = None, seed: int = 1
+) -> tuple[SeenShare, ...]:
     """Return how often changes of several sizes would have been seen in as many pairs with these replies."""
     answered = [pair for pair in pairs if None not in pair.replies]
     if not answered:
@@ -44,7 +50,8 @@ def simulate_seen_shares(pairs: Sequence[CallPair], *, tries: int = TRIES, seed:
     counts = collect_pairs(answered).counts_by_prompt()
     pooled = {prompt: first + second for prompt, (first, second) in counts.items()}
     borders = {pair.prompt for pair in answered if pair.is_border}
-    order = [pair.prompt for pair in answered]
+    order = [pair.prompt for pair in answered[:MAX_PAIRS]]
+    tries = tries or min(MAX_TRIES, max(MIN_TRIES, MAX_DRAWN_PAIRS // len(order)))
     instruments = [each.name for each in collect_pairs(answered).find().evidence]
     changes: list[tuple[Change, float]] = [("swap", 1.0), *(("shift", size) for size in SHIFTS if borders)]
     found = []

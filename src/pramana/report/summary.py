@@ -7,6 +7,7 @@ import click
 
 from pramana.analyse.gate import ExitDecision, decide_exit, make_no_verdicts_sentence
 from pramana.analyse.labels import ModelLabels, label_models, shorten_middle, shorten_names
+from pramana.analyse.numbers import format_parameter
 from pramana.analyse.summary import BREAKDOWNS, Rate, ResultTally, Summary
 from pramana.errors import escape_control_characters
 from pramana.model import Run
@@ -201,6 +202,12 @@ class _SummaryPrinter:
             )
         if with_plan and (parameters := figures.describe_parameters(run)):
             self._add_wrapped(f"parameters: {fit_to_width(parameters, MAX_PROMPT_COLUMNS)}")
+        if pairing := run.plan.pairing:
+            temperature = format_parameter(pairing.border_parameters.get("temperature"))
+            self._add_wrapped(
+                f"a test of two endpoints; border prompts had temperature {temperature} and another seed for each "
+                f"pair; the answer: pramana same --show {run.id}"
+            )
 
     def _make_title(self) -> str:
         """Return the title: suite, run and voice setup; parts that do not fit beside the suite go below it."""
