@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from pramana import planning, settings
 from pramana.alerting import make_channel, read_channel
@@ -178,14 +178,6 @@ class WatchDetailView(WatchView, frozen=True, kw_only=True):
     alerts: tuple[WatchAlertView, ...]
     is_public: Annotated[bool, Meta(description="Whether anyone may read the watch without a token")]
     alerts_to: Annotated[AlertChannelView | None, Meta(description="Where alerts are sent; null: nowhere")]
-
-
-class CheckedDay(Struct, frozen=True):
-    """What a check of a watch came to."""
-
-    watch: WatchDetailView
-    day: WatchDayView
-    error: Exception | None = None
 
 
 # ── Starting ──

@@ -64,6 +64,8 @@ def _render_report_lines(view: WatchReportView) -> Iterator[str]:
     yield wrap_text(watch.sentence)
     if sentence := describe_today(watch.findings):
         yield wrap_text(sentence)
+    if watch.level == "collecting":
+        yield wrap_text("To compare two endpoints today, without a baseline: pramana same MODEL_A MODEL_B")
     yield wrap_text(f"Proven: {watch.proof}")
     yield ""
     name = f" {escape_control_characters(watch.name)}" if watch.name else ""
@@ -206,7 +208,7 @@ def format_value(unit: str, value: float) -> str:
     >>> format_value("share", 0.875), format_value("words", 12.31), format_value("seconds", 0.42)
     ('87.5 %', '12.3 words', '420 ms')
     >>> format_value("words_a_minute", 151.2), format_value("points", 3.412)
-    ('151 words/min', '3.41')
+    ('151 wpm', '3.41')
     """
     match unit:
         case "share":
@@ -216,7 +218,7 @@ def format_value(unit: str, value: float) -> str:
         case "words":
             return f"{value:.1f} words"
         case "words_a_minute":
-            return f"{value:.0f} words/min"
+            return f"{value:.0f} wpm"
         case "seconds":
             return format_duration(value)
         case _:
