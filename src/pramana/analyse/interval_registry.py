@@ -80,6 +80,16 @@ REGISTERED_INTERVALS = (
         settings="one reply a case: losses and gains of every probability, 5 to 100 cases",
     ),
     RegisteredInterval(
+        name="pass@k and pass^k",
+        purpose="How often at least one of k replies to a case passes, and how often all do",
+        functions=("analyse.mean_bounds:case_mean_interval",),
+        fields=("analyse.repeats:RepeatRates.pass_all_k_interval", "analyse.repeats:RepeatRates.pass_at_k_interval"),
+        method="Gaffke's bounds of the mean over cases",
+        checked_by="simulation",
+        lowest_coverage=0.945,
+        settings="replies that agree, vary or belong to rare cases that always fail; 6 to 75 cases, 5 or 20 repeats",
+    ),
+    RegisteredInterval(
         name="median of differences in time",
         purpose="By how much the times of the second side differ, and by which factor",
         functions=("analyse.intervals:median_interval",),

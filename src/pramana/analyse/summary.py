@@ -24,6 +24,7 @@ from pramana.analyse.judges import JudgeTally, VerdictCount, canonical_judge_nam
 from pramana.analyse.numbers import pluralise
 from pramana.analyse.pairing import SCORED
 from pramana.analyse.rates import Rate as Rate  # noqa: PLC0414 - re-exported: part of a summary
+from pramana.analyse.repeats import RepeatRates, RepeatTally
 from pramana.analyse.scores import RubricAverages, RubricTally, ScoreSummary, ScoreTally
 from pramana.analyse.voice import CallTally, RunVoice
 from pramana.embedded.engines import EngineInfo
@@ -170,6 +171,8 @@ class Summary(Struct, frozen=True):
     """For embedded models: their engines, with the processor features used."""
     scores: tuple[ScoreSummary, ...] = ()
     """The measurements of scorers: means of numbers, counts of labels."""
+    repeats: tuple[RepeatRates, ...] = ()
+    """For runs with repeats: pass@k and pass^k by model."""
     rubric: RubricAverages | None = None
     """If a judge rated replies by a rubric: the means, with their intervals."""
     calibrations: tuple[JudgeCalibration, ...] = ()
@@ -229,6 +232,7 @@ class Summary(Struct, frozen=True):
             "not_reproducible": list(self.not_reproducible),
             "engines": [each.as_data() for each in self.engines],
             **({"scores": [each.as_data() for each in self.scores]} if self.scores else {}),
+            **({"repeats": [each.as_data() for each in self.repeats]} if self.repeats else {}),
             **({"rubric": self.rubric.as_data()} if self.rubric else {}),
             **({} if self.voice is None else {"voice": self.voice.as_data()}),
             **({"by_model": self._by_model_data()} if self.by_model else {}),
@@ -351,6 +355,7 @@ class ResultTally:
         self._engines: set[str] = set()
         self._calls = CallTally(self._repeats) if spoken else None
         self._scores, self._rubric = ScoreTally(), RubricTally()
+        self._repeated = RepeatTally(self._repeats) if self._repeats > 1 else None
         self._per_model = self._repeats * max(1, variants)
 
     def set_calibrations(self, calibrations: Iterable[JudgeCalibration]) -> None:
@@ -385,6 +390,9 @@ class ResultTally:
             self._rubric.add(result.key.model, case.facets, result.checks)
         if self._variants_by_row is not None:
             self._note_variants(self._variants_by_row, rows, result)
+        if self._repeated and outcome in SCORED:
+            key = result.key
+            self._repeated.add(key.model, key.case, key.variant, is_passed=outcome is Outcome.PASSED)
         if outcome not in (Outcome.PASSED, Outcome.FAILED):
             self._count_reason(result)
             self._undecided.setdefault(result.key.model, {}).setdefault(outcome, NamedCases()).add(result.case_id)
@@ -504,6 +512,7 @@ class ResultTally:
             voice=self._calls.summarise_voice() if self._calls else None,
             engines=parse_distinct_engines(self._engines),
             scores=self._scores.summarise(self._per_model),
+            repeats=self._repeated.summarise() if self._repeated else (),
             rubric=self._rubric.averages(self._per_model),
             by_model={
                 model: {name: self._make_rates(name, by[name], model) for name in BREAKDOWNS}

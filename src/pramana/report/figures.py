@@ -9,10 +9,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pramana.analyse.intervals import Interval
 from pramana.analyse.numbers import format_duration as format_duration  # noqa: PLC0414 - re-exported with the other formats
-from pramana.analyse.numbers import format_error_rate, format_parameter, format_point_difference, format_points
+from pramana.analyse.numbers import (
+    format_error_rate,
+    format_parameter,
+    format_point_difference,
+    format_points,
+    pluralise,
+)
 from pramana.analyse.numbers import format_interval as format_interval  # noqa: PLC0414
 from pramana.analyse.numbers import format_percent as format_percent  # noqa: PLC0414
+from pramana.analyse.repeats import RepeatRates
 from pramana.analyse.scores import HIGHEST_RATING, LOWEST_RATING, RubricAverages, ScoreSummary
 from pramana.analyse.summary import FailedResult, KnownTotal, Rate, Summary, find_rejected_parameters
 from pramana.analyse.voice import (
@@ -239,6 +247,26 @@ def describe_spending(run: Run, summary: Summary) -> str:
         parts.append(f"{summary.cached:,} from the cache")
     line = "; ".join(parts)
     return f"{line[:1].upper()}{line[1:]}."
+
+
+def describe_repeats(rates: Sequence[RepeatRates]) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the model and the rates over repeats in words.
+
+    >>> from pramana.analyse.intervals import Interval
+    >>> rates = RepeatRates("gpt-5", 5, 25, 0, 0.92, Interval(0.7, 0.99), 0.6, Interval(0.4, 0.8))
+    >>> [*describe_repeats([rates])][0][2]
+    'at least one passes 92.0 % (70.0–99.0 %), all pass 60.0 % (40.0–80.0 %); 25 cases'
+    """
+    for each in rates:
+        at_least_one = f"{format_percent(each.pass_at_k)} ({format_interval(_bounds(each.pass_at_k_interval))})"
+        all_of_them = f"{format_percent(each.pass_all_k)} ({format_interval(_bounds(each.pass_all_k_interval))})"
+        left_out = f", {each.excluded_cases:,} with fewer verdicts left out" if each.excluded_cases else ""
+        text = f"at least one passes {at_least_one}, all pass {all_of_them}; {pluralise(each.cases, 'case')}{left_out}"
+        yield f"pass@{each.k}, pass^{each.k}", each.model, text
+
+
+def _bounds(interval: Interval) -> tuple[float, float]:
+    return interval.low, interval.high
 
 
 def describe_percentile_bounds(bounds: Mapping[str, float | None]) -> str:

@@ -20,6 +20,7 @@ from pramana.report.figures import (
     describe_engines,
     describe_interval_units,
     describe_judged_by_recording,
+    describe_repeats,
     describe_scores,
     describe_spending,
     describe_voice,
@@ -132,7 +133,7 @@ def write_markdown(run: Run, results: Results, out: TextIO) -> None:
         if by := summary.breakdown(name, models):
             rows = [((value, model)[: len(heads)], rate) for value, of in by.items() for model, rate in of.items()]
             _add_table(page, rows, heads, f"\n<details><summary>By {name}</summary>\n\n", "\n</details>\n")
-    measured = [*describe_scores(summary.scores)]
+    measured = [*describe_scores(summary.scores), *describe_repeats(summary.repeats)]
     lines = [
         _format_table_row((_escape_inline(name), _escape_inline(model), _escape_inline(said, 600)))
         for name, model, said in measured

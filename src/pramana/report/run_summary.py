@@ -229,7 +229,8 @@ def _make_tag_filter_url(base_url: str, tag_name: str) -> str:
 
 
 def _render_scores(run: RunDetailView, summary: Summary) -> SafeHtml | None:
-    if not summary.scores:
+    measured_scores = [*figures.describe_repeats(summary.repeats), *figures.describe_scores(summary.scores)]
+    if not measured_scores:
         return None
     several = len(run.models) > 1
     columns = (Column("Score", is_row_header=True), *([Column("Model")] if several else []), Column("Mean, or labels"))
@@ -240,7 +241,7 @@ def _render_scores(run: RunDetailView, summary: Summary) -> SafeHtml | None:
             *([render_untrusted_text(short.get(model, model))] if several else []),
             render_untrusted_text(measured, 600),
         )
-        for name, model, measured in figures.describe_scores(summary.scores)
+        for name, model, measured in measured_scores
     )
     return tag(
         "section",

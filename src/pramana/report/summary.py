@@ -126,9 +126,10 @@ class _SummaryPrinter:
         if summary.judged_by:
             self._add_wrapped(summary.judged_by)
         self._print_breakdowns()
-        if summary.scores:
+        scores = [*figures.describe_repeats(summary.repeats), *figures.describe_scores(summary.scores)]
+        if scores:
             click.echo("\n  scores")
-        for name, model, measured in figures.describe_scores(summary.scores):
+        for name, model, measured in scores:
             on = f" on {self._names[model]}" if self._several else ""
             line = f"{fit_to_width(name, MAX_CASE_ID_COLUMNS)}{on}: {measured}"
             click.echo(wrap_text(line, self._prose - 2, "    ", "      "))
