@@ -1,7 +1,7 @@
 """How reliable a model is over repeats: outcomes in one at a time; pass@k and pass^k with intervals over cases out.
 
-pass@k is the probability that at least one of k replies to a case passes, pass^k that all of them do, each averaged over
-the cases. For a case with n verdicts, of which c passed, the unbiased estimates are 1 - C(n - c, k) / C(n, k) and
+pass@k is the probability that at least one of k replies to a case passes, pass^k that all of them do, each averaged
+over the cases. For a case with n verdicts, of which c passed, the unbiased estimates are 1 - C(n - c, k) / C(n, k) and
 C(c, k) / C(n, k); a case with fewer than k verdicts is left out and counted. A case in several variants is one case:
 its variants are averaged.
 """
