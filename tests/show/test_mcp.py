@@ -154,7 +154,11 @@ def test_a_client_learns_the_tools_and_how_to_use_them(folder: Path) -> None:
             assert str(folder) in client.instructions
             assert "the user has set no cost limit" in client.instructions
             tools = {each.name: each for each in (await client.list_tools()).tools}
-            assert tools.keys() == TOOLS.keys() == {"validate", "run", "resume", "runs", "show", "failures", "compare"}
+            assert (
+                tools.keys()
+                == TOOLS.keys()
+                == {"validate", "run", "resume", "runs", "watches", "show", "failures", "compare"}
+            )
             for name, tool in tools.items():
                 assert tool.output_schema == make_output_schema(TOOLS[name].result_type)
                 assert tool.description
@@ -232,6 +236,8 @@ def test_an_agent_validates_runs_finds_failures_and_proves_its_fix(folder: Path)
 
             listed = await call_tool(client, "runs", pageSize=1)
             assert ([each["id"] for each in listed["runs"]], listed["total"]) == ([after["id"]], 2)
+
+            assert await call_tool(client, "watches") == {"watches": [], "alerts": []}
 
             await call_tool(client, "run", paths=["capitals.jsonl"], models=["python:bot:broken"])
             failures = await call_tool(client, "failures")
@@ -701,3 +707,20 @@ def test_a_missing_mcp_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatc
     found = CliRunner().invoke(pramana, ["mcp"])
     assert str(found.exception) == f"pramana mcp needs the MCP SDK; install it: {make_install_command('mcp')}"
     assert getattr(found.exception, "exit_code", None) == 2
+
+
+def test_watches_are_listed_with_their_state_and_alerts(folder: Path) -> None:
+    started = subprocess.run(
+        [sys.executable, "-m", "pramana", "drift", "start", "fake:echo", "--tier", "cheap", "--name", "bot"],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert started.returncode == 0, started.stderr
+
+    async def work() -> None:
+        async with Client(server_parameters(folder)) as client:
+            (found,) = (await call_tool(client, "watches"))["watches"]
+            assert (found["name"], found["level"]) == ("bot", "collecting")
+            named = await call_tool(client, "watches", watch="bot")
+            assert ([each["id"] for each in named["watches"]], named["alerts"]) == ([found["id"]], [])
+
+    run(work())

@@ -291,6 +291,11 @@ def read_watch(store: Store, watch: Watch) -> WatchDetailView:
     )
 
 
+def as_listed(view: WatchDetailView) -> WatchView:
+    """Return a watch as lists show it."""
+    return WatchView(**{name: getattr(view, name) for name in WatchView.__struct_fields__})
+
+
 def _find_current_period(periods: Sequence[WatchPeriod], days: Sequence[WatchDay]) -> int:
     """Return the period of the last day, or the first period before any day."""
     return days[-1].period if days else periods[0].number

@@ -32,10 +32,14 @@ from pramana.app.comparisons import CompareRequest, ComparisonView, Margin, comp
 from pramana.app.local import CANCEL_GRACE_S, ValidationView, continue_run, start_run, validate_files, validate_text
 from pramana.app.runs import RunFilter, list_runs, read_result, read_run
 from pramana.app.views import PageRequest, ResultDetailView, RunDetailView, RunView, View
+from pramana.app.watches import WatchAlertView, WatchView, as_listed
+from pramana.app.watches import list_all as list_watches
+from pramana.app.watches import read as read_watch
 from pramana.bench import Progress, WatchProgress
 from pramana.errors import BudgetSpent, InvalidInput, NotFound, PramanaError, Problem, quote_text
 from pramana.model import Outcome, RunStatus
 from pramana.report import briefs
+from pramana.report.watches import render_list as render_watches
 from pramana.request import Limits, PageNumber, RunRequest, Selection
 from pramana.run.engine import INTERRUPTED, Stop
 from pramana.show.tool_arguments import (
@@ -193,6 +197,15 @@ class RunsArguments(_Arguments, frozen=True, kw_only=True):
     page_size: _PageSize = 20
 
 
+class WatchesArguments(_Arguments, frozen=True, kw_only=True):
+    """The watches to list."""
+
+    watch: Annotated[str | None, Meta(description="Id or name of one watch, to read its alerts too; default: all")] = (
+        None
+    )
+    active: Annotated[bool, Meta(description="Only watches that were not stopped")] = True
+
+
 class ShowArguments(_Arguments, frozen=True, kw_only=True):
     """A run, and optionally one of its results."""
 
@@ -239,6 +252,13 @@ class _PageView(View, frozen=True, kw_only=True):
     total: Annotated[int, Meta(description="Number of items on all pages")]
     page: int
     page_size: int
+
+
+class WatchListView(View, frozen=True, kw_only=True):
+    """Watches, newest first, and the alerts of one that was named."""
+
+    watches: tuple[WatchView, ...]
+    alerts: tuple[WatchAlertView, ...]
 
 
 class RunListView(_PageView, frozen=True, kw_only=True):
@@ -346,6 +366,16 @@ def _ignore_result(run_task: "asyncio.Future[RunDetailView]") -> None:
         run_task.exception()
 
 
+async def _call_list_watches(call: ToolCall, arguments: WatchesArguments) -> ToolAnswer:
+    if arguments.watch is None:
+        found = await list_watches(call.app, call.credential, active_only=arguments.active)
+        listed = WatchListView(watches=tuple(found), alerts=())
+    else:
+        one = await read_watch(call.app, call.credential, arguments.watch)
+        listed = WatchListView(watches=(as_listed(one),), alerts=one.alerts)
+    return ToolAnswer(listed, render_watches(listed.watches) if listed.watches else "No watches yet.")
+
+
 async def _call_list_runs(call: ToolCall, arguments: RunsArguments) -> ToolAnswer:
     wanted = RunFilter(
         status=arguments.status,
@@ -437,6 +467,14 @@ TOOLS: Mapping[str, Tool] = {
         RunsArguments,
         RunListView,
         _call_list_runs,
+    ),
+    "watches": Tool(
+        "List watches",
+        "List the watches of models over days, each with its state in a sentence: collecting, quiet, notice (it may "
+        "have changed), alarm (it has changed). With `watch`, return its alerts too. Sends nothing to a model.",
+        WatchesArguments,
+        WatchListView,
+        _call_list_watches,
     ),
     "show": Tool(
         "Show a run or a result",
