@@ -105,7 +105,8 @@ def _make_strata(truths: Verdicts, verdicts: Verdicts, drawn_by: Verdicts, label
     ]
 
 
-def _simulate(setting: Setting, tries: int) -> dict[str, Coverage]:
+def simulate(setting: Setting, tries: int) -> dict[str, Coverage]:
+    """Return how often each kind of interval covers the truth in simulated runs."""
     rng, found = random.Random(f"{SEED} {setting}"), {name: Coverage() for name in WAYS}
     rate, right, wrong = setting.rate, setting.sensitivity, 1 - setting.specificity
     passing = rate * right + (1 - rate) * wrong
@@ -142,7 +143,7 @@ def _list_rows(tries: int, settings: Sequence[Setting]) -> Iterator[bool]:
     print("| pass rate, judge right on good and bad, replies, labels |", " | ".join(WAYS), "|")
     print("| --- |", " | ".join("---:" for _ in WAYS), "|", flush=True)
     for setting in settings:
-        found = _simulate(setting, tries)
+        found = simulate(setting, tries)
         name = (
             f"{setting.rate:.0%}, {setting.sensitivity:.0%} and {setting.specificity:.0%}, {setting.reply_count}, "
             f"{setting.label_count}"

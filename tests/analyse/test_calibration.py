@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from benchmarks.judge_coverage import Setting, simulate
 from statsmodels.stats.inter_rater import cohens_kappa  # type: ignore[import-untyped]
 
 from pramana.analyse import calibration
@@ -12,6 +13,8 @@ from pramana.analyse.calibration import (
     LabelCounts,
     correct_rate,
     correct_rate_with_other_labels,
+    correct_rate_with_other_runs,
+    count_labels_for_width,
     count_labels_to_draw,
     krippendorff_alpha,
     measure_agreement,
@@ -145,8 +148,50 @@ def simulate_corrected(seed: int, rate: float, hits: float, rejections: float, t
 def test_corrected_intervals_cover_the_true_rate(
     rate: float, hits: float, rejections: float, total: int, wanted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibration, "DRAWS", 1_000)
+    monkeypatch.setattr(calibration, "DRAWS", 500)
     covered = [simulate_corrected(seed, rate, hits, rejections, total, wanted) for seed in range(600)]
     decided = [each for each in covered if each is not None]
     assert len(decided) > 300
     assert sum(decided) / len(decided) >= 0.92  # 600 tries: two standard errors below 94 %
+
+
+def test_intervals_from_each_kind_of_labels_cover_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small form of `benchmarks/judge_coverage.py`: 94 %, less three standard errors of 120 tries."""
+    monkeypatch.setattr(calibration, "DRAWS", 300)
+    found = simulate(Setting(0.8, 0.9, 0.8, 300, 100), 120)
+    for way in ("own labels", "drawn by an earlier judge", "labels of another run", "accuracy", "kappa"):
+        assert found[way].shown > 60, way
+        assert found[way].share >= 0.94 - 3 * (0.94 * 0.06 / found[way].shown) ** 0.5, way
+    assert found["judge alone"].share < 0.9, "the interval of the judge's own pass rate misses the truth"
+
+
+def test_labels_drawn_half_among_no_are_weighed_when_they_correct_another_run() -> None:
+    """Of 1,000 replies the judge failed 100: counted as if drawn at random, it would fail good replies far too often."""
+    drawn = LabelCounts(true_yes=95, false_yes=5, false_no=30, true_no=70)
+    own = LabelCounts(19, 1, 6, 14).as_strata(900, 1_000)
+    weighed = correct_rate_with_other_runs([drawn.as_strata(900, 1_000)], own)
+    assert weighed.value == pytest.approx(0.9 * 0.95 + 0.1 * 0.3), "the same run twice has the same rate"
+
+
+def test_a_judge_that_errs_differently_here_is_not_corrected_by_labels_of_other_runs() -> None:
+    other = LabelCounts(95, 5, 5, 95).as_strata(500, 1_000)
+    found = correct_rate_with_other_runs([other], LabelCounts(6, 14, 14, 6).as_strata(500, 1_000))
+    assert found.value is None
+    assert found.refusal_reason.startswith("the judge errs differently on this run")
+
+
+def test_missing_labels_are_estimated() -> None:
+    counts = LabelCounts(13, 12, 12, 13)
+    more = count_labels_for_width(counts.as_strata(150, 300))
+    assert more is not None
+    scaled = LabelCounts(*(round(each * (50 + more) / 50) for each in (13, 12, 12, 13)))
+    assert correct_rate(scaled, 150, 300).value is not None
+    assert count_labels_for_width(LabelCounts(20, 1, 1, 5).as_strata(240, 300)) == 23
+    assert count_labels_for_width(counts.as_strata(10, 20)) is None
+
+
+def test_all_replies_of_a_rare_verdict_are_enough() -> None:
+    assert correct_rate(LabelCounts(50, 4, 1, 3), 296, 300).value is not None
+    assert correct_rate(LabelCounts(50, 4, 1, 2), 296, 300).refusal_reason == (
+        "3 of the labelled replies were failed by the judge; a corrected pass rate needs 4"
+    )

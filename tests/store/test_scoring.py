@@ -216,3 +216,16 @@ def test_a_rescoring_that_fails_leaves_the_chosen_scoring_current(store: Store) 
     assert (list_current(store, run_id), read_failures(store, run_id)) == ([0], [False])
     (kept,) = store.results.iterate_rescored(store.runs.read(run_id), scoring.number)
     assert kept.before.outcome is kept.after.outcome is Outcome.PASSED
+
+
+def test_of_two_rescorings_at_once_the_one_that_ends_last_ends_an_earlier_choice(store: Store) -> None:
+    run_id, keys = start_run(store, 1, make_checks("a", 0.5, 100))
+    slow = store.scorings.begin_rescoring(run_id, "slow")
+    with slow:
+        add_scoring(store, run_id, "fast", [(keys[0], make_checks("b", 0.5, 100))])
+        store.scorings.make_current(run_id, 0)
+        slow.add([(keys[0], make_checks("c", 0.5, 100))])
+        assert [each.is_current for each in store.scorings.list_finished(run_id)] == [True, False]
+    assert [(each.label, each.is_current) for each in store.scorings.list_finished(run_id)][1:] == [
+        ("slow", False), ("fast", True),
+    ]  # fmt: skip

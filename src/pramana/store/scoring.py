@@ -297,6 +297,8 @@ class Rescoring:
         this = and_(scorings.c.run_no == self._run_no, scorings.c.scoring == self.number)
         with self._database.write_transaction() as connection:
             if self._added:
+                # A choice made while this rescoring ran ends here, even if one that began later has ended first.
+                connection.execute(update(scorings).where(scorings.c.run_no == self._run_no), {"chosen": None})
                 connection.execute(
                     update(scorings).where(this), {"finished": timestamp(), "label": escape_text(self.label)}
                 )
