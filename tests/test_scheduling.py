@@ -14,6 +14,7 @@ from sqlalchemy import insert
 from pramana import clock
 from pramana.alerting import make_channel
 from pramana.app.watches import start_watch
+from pramana.errors import Conflict
 from pramana.load.rows import make_case
 from pramana.model import Case
 from pramana.request import Limits, RunRequest
@@ -214,6 +215,10 @@ def test_background_runs_leave_the_runs_of_watches_alone(store: Store) -> None:
         connection.exec_driver_sql("UPDATE runs SET status = 'running'")  # as after a SIGKILL
     assert (run.owner, run.stored) == ("server", 3)
     assert store.queue.list_waiting() == []
+    with store._database.write_transaction() as connection:
+        connection.exec_driver_sql("UPDATE runs SET status = 'interrupted'")
+    with pytest.raises(Conflict, match="is a day of a watch, which continues it by itself"):
+        store.queue.requeue(run.id)
 
 
 def test_alerts_are_delivered_while_days_are_measured(store: Store) -> None:

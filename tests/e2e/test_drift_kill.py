@@ -28,8 +28,8 @@ def test_a_killed_scheduler_measures_every_day_once_within_its_budget(monkeypatc
         def start(arguments: Sequence[str]) -> "drift_kill.Process":
             return programs.start(arguments, cwd=ROOT, stdout=log)
 
-        outcome = drift_kill.run(folder, start, days=6, kills=6)
+        outcome = drift_kill.run(folder, start, days=4, kills=5)
     assert outcome.problems == []
-    assert (outcome.kills, outcome.late_restarts) == (4, [])
-    assert outcome.watch_days == outcome.measured_days == 6 * 3
-    assert outcome.stored_results == 6 * (20 + 20 + 17)
+    assert (outcome.kills, outcome.late_restarts) == (3, [])
+    assert outcome.watch_days == outcome.measured_days == 4 * 3
+    assert outcome.stored_results == 4 * (20 + 20 + 17)

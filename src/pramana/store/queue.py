@@ -332,6 +332,11 @@ class RunQueue(StorePart):
                 raise AlreadyRunning(f"run {row['id']} is already {status}")
             if row["status"] == "finished":
                 raise Conflict(f"run {row['id']} is finished: no results are missing")
+            of_watch = select(watch_runs.c.day).where(watch_runs.c.run_id == row["id"]).limit(1)
+            if (day := connection.execute(of_watch).scalar_one_or_none()) is not None:
+                raise Conflict(
+                    f"run {row['id']} is a day of a watch, which continues it by itself on {day}, and only then"
+                )
             values: dict[str, Any] = {
                 "status": "queued", "finished": None, "reason": None, "cancelled": None, "attempts": 0,
             }  # fmt: skip
