@@ -29,7 +29,7 @@ from pramana.model import Reply, Request, Target, Turn
 from pramana.providers.accounts import PassedFunctions
 from pramana.providers.text.local import LocalProvider
 from pramana.request import Limits, RunRequest
-from pramana.run.accounts import ProviderReach
+from pramana.run.accounts import ProviderAccess
 from pramana.store import open_store
 from pramana.watch_request import WatchRequest
 from pramana.watching import measure_day, read_feature_days
@@ -97,7 +97,7 @@ class Bench:
 
     def __init__(self, path: Path, model: HiddenModel, days: DayClock) -> None:
         self.path, self.model, self._days = path, model, days
-        self.reach = ProviderReach(passed_functions=PassedFunctions({"benchmark:model": model}))
+        self.reach = ProviderAccess(passed_functions=PassedFunctions({"benchmark:model": model}))
 
     def start(self) -> None:
         """Start the watch."""

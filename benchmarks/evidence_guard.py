@@ -124,10 +124,11 @@ def measure_cut_off(ears: WhisperModel, pairs: Sequence[Spoken]) -> tuple[list[f
         texts.append(f"{first.text} {second.text}")
         heard.append(f"{ears.transcribe(first.samples[: len(first.samples) // 2])} {second.heard}")
     clean = [
-        compute_transcript_error_rate(text, said, "en", cut_count=1) for text, said in zip(texts, heard, strict=True)
+        compute_transcript_error_rate(text, said, "en", interruption_count=1)
+        for text, said in zip(texts, heard, strict=True)
     ]
     others = [
-        compute_transcript_error_rate(text, said, "en", cut_count=1)
+        compute_transcript_error_rate(text, said, "en", interruption_count=1)
         for text, said in zip(texts, heard[1:] + heard[:1], strict=True)
     ]
     return clean, others
@@ -190,7 +191,8 @@ def main() -> int:
         ]
         print(f"| {step} | " + " | ".join(cells) + " |")
     states = [
-        check_evidence(each.samples, each.text, each.heard, "en", sample_rate=audio.CALLER_RATE).state for each in every
+        check_evidence(each.samples, each.text, each.heard, "en", sample_rate=audio.CALLER_SAMPLE_RATE).state
+        for each in every
     ]
     print(f"\nThe guard on all {len(every)} clean calls: " + ", ".join(f"{n} {s}" for s, n in _count_states(states)))
     print_clipped(ears, pairs)

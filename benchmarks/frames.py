@@ -51,7 +51,7 @@ class Broken:
         self.uplink, self.downlink = wire.uplink, wire.downlink
         self._heard: asyncio.Queue[ReceivedEvents] = asyncio.Queue()
 
-    def holds_key(self, text: str) -> bool:  # noqa: ARG002
+    def is_key_in_text(self, text: str) -> bool:  # noqa: ARG002
         """Return False: this channel has no key."""
         return False
 
@@ -99,7 +99,7 @@ def check_outcome(recording: bytes, log: bytes) -> str:
     """Return the outcome of a call's check."""
     found, rate = audio.read_wav(recording)
     events = [json.loads(line) for line in log.splitlines()]
-    nobody: Any = {"transcribe": None, "languages": (), "language": "en"}
+    nobody: Any = {"transcribe": None, "transcribable_languages": (), "language": "en"}
     check = make_call_check(measure_call(found, rate, events, line_count=2, **nobody))
     json.dumps(check.evidence, allow_nan=False)
     return check.outcome.value

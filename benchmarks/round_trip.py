@@ -21,7 +21,7 @@ from time import perf_counter
 import numpy as np
 
 import pramana
-from pramana.audio import CALLER_RATE, Samples
+from pramana.audio import CALLER_SAMPLE_RATE, Samples
 from pramana.audio.conditions import parse_conditions
 from pramana.audio.effects import apply_conditions
 from pramana.embedded import ears, piper, voice
@@ -142,7 +142,7 @@ def main(by: str, limit: int | None, threads: int) -> int:
     VOICES[by].speak("Hello.", "en")
     loaded = perf_counter()
     clips = speak_texts([text for language, text in said if language == "en"][:limit], by, left_out)
-    took, seconds = perf_counter() - loaded, sum(len(clip.samples) for clip in clips) / CALLER_RATE
+    took, seconds = perf_counter() - loaded, sum(len(clip.samples) for clip in clips) / CALLER_SAMPLE_RATE
     print(f"loaded in {loaded - start:.1f} s; spoke {seconds:.0f} s in {took:.0f} s", file=sys.stderr)
     whisper = ears.WhisperModel.open(threads)
     print(f"Spoken by {VOICES[by].NAME}, heard by {ears.NAME}, words as normaliser {NORMALISER_VERSION} writes them.\n")

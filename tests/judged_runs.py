@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
 from pramana.hash import hash_case
-from pramana.model import Assertion, Case, Check, Facets, Key, Outcome, Plan, Reply, Result, Run, Target, Turn
+from pramana.model import Assertion, Case, Check, Facets, Outcome, Plan, Reply, Result, ResultKey, Run, Target, Turn
 from pramana.store.store import Store
 
 QUESTION = "Is it polite?"
@@ -43,7 +43,7 @@ def add_judged_run(
     run = store.runs.create(plan, cases)
     results = [
         Result(
-            Key(hash_case(cases[at // repeats]), model, repeat=at % repeats),
+            ResultKey(hash_case(cases[at // repeats]), model, repeat=at % repeats),
             cases[at // repeats].id,
             Reply(f"Reply {at}"),
             None,

@@ -23,7 +23,7 @@ from pramana.alerting import (
     read_channel,
     send_test_alert,
 )
-from pramana.errors import AddressRefused, InvalidInput, Locked, ProviderError
+from pramana.errors import AddressNotAllowed, InvalidInput, ProviderError, SecretsLocked
 from pramana.load.rows import make_case
 from pramana.providers.webhook import make_signature
 from pramana.request import RunRequest
@@ -226,10 +226,10 @@ def test_without_the_vault_a_webhook_is_named_by_a_variable(
     store: Store, monkeypatch: pytest.MonkeyPatch, virtual_time: VirtualClock
 ) -> None:
     def fail() -> Any:
-        raise Locked("stored API keys are encrypted, which needs an extra")
+        raise SecretsLocked("stored API keys are encrypted, which needs an extra")
 
     monkeypatch.setattr(store.alerts, "_vault", fail)
-    with pytest.raises(Locked, match="name an environment variable"):
+    with pytest.raises(SecretsLocked, match="name an environment variable"):
         start(store, AlertDelivery(url="https://hooks.example/"))
 
     async def go() -> None:
@@ -310,7 +310,7 @@ def test_watches_of_a_server_run_no_command_and_read_no_variable(store: Store, m
 
 
 def test_webhooks_of_a_servers_users_reach_the_public_internet_only(store: Store) -> None:
-    with pytest.raises(AddressRefused):
+    with pytest.raises(AddressNotAllowed):
         make_channel(store, AlertDelivery(url="http://127.0.0.1:9/"), is_local=False, allow_private=False)
 
     async def go() -> None:

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from pramana.errors import InvalidInput
-from pramana.hash import RecordDigest, SortedCases, hash_case, hash_output, hash_result, hash_suite
-from pramana.model import Assertion, Case, Facets, Source, Turn
+from pramana.hash import RecordDigester, SortedCases, hash_case, hash_output, hash_result, hash_suite
+from pramana.model import Assertion, Case, Facets, SourceLocation, Turn
 
 
 def sha256(text: str) -> str:
@@ -110,7 +110,7 @@ def test_text_that_is_not_utf8_has_a_hash() -> None:
 
 def record_digest(*, case: str, output: str, **shared: Any) -> str:
     """Return the digest of one record."""
-    return RecordDigest(**shared)(case, output)
+    return RecordDigester(**shared)(case, output)
 
 
 RECORD: dict[str, Any] = {
@@ -149,7 +149,7 @@ CASE = Case(
     Facets("coding", "easy", None, ("a",)),
     Assertion("contains"),
     ("x",),
-    source=Source("a.jsonl", 3),
+    source=SourceLocation("a.jsonl", 3),
 )
 CHANGES: list[Callable[[Case], Case]] = [
     lambda case: replace(case, id="coding-002"),
@@ -176,4 +176,4 @@ def test_parameters_must_be_json() -> None:
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_case_digest_covers_everything_but_the_source(change: Callable[[Case], Case]) -> None:
     assert hash_case(change(CASE)) != hash_case(CASE)
-    assert hash_case(replace(CASE, source=Source("b.jsonl", 9))) == hash_case(CASE)
+    assert hash_case(replace(CASE, source=SourceLocation("b.jsonl", 9))) == hash_case(CASE)

@@ -13,12 +13,12 @@ import pytest
 from sqlalchemy import update
 
 from pramana.bench import HANDED_OVER_REASON
-from pramana.errors import Conflict, InvalidInput
+from pramana.errors import InvalidInput, StateConflict
 from pramana.jobs import Jobs
 from pramana.model import Run, Scenario
 from pramana.planning import create_run, estimate
 from pramana.request import Limits, RunRequest, Selection
-from pramana.run.accounts import ProviderReach
+from pramana.run.accounts import ProviderAccess
 from pramana.store import open_store
 from pramana.store.queue import GAVE_UP_REASON, MAX_ATTEMPTS
 from pramana.store.schema import runs
@@ -27,7 +27,7 @@ from pramana.store.store import Store
 from . import programs
 from .stores import postgres_store, sqlite_store
 
-REACH = ProviderReach(is_for_other_users=True)
+REACH = ProviderAccess(is_for_other_users=True)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -187,7 +187,7 @@ def test_a_hanging_run_is_cancelled_within_seconds(store: Store) -> None:
         assert store.queue.cancel(run.id).status == "running"
         wait_for(lambda: store.runs.read(run.id).status == "cancelled")
         assert time.monotonic() - began < 7
-    with pytest.raises(Conflict, match="its status is cancelled"):
+    with pytest.raises(StateConflict, match="its status is cancelled"):
         store.queue.cancel(run.id)
 
 
@@ -215,7 +215,7 @@ def test_runs_of_the_command_line_are_left_alone(store: Store) -> None:
         other = queue_run(store)
         wait_for(lambda: store.runs.read(other.id).status == "finished")
         assert (store.runs.read(run.id).status, store.runs.read(run.id).stored) == ("running", 0)
-    with pytest.raises(Conflict, match=f"pramana run --resume {run.id}"):
+    with pytest.raises(StateConflict, match=f"pramana run --resume {run.id}"):
         store.queue.requeue(run.id)
 
 
@@ -239,7 +239,7 @@ def test_concurrently_queued_and_cancelled_runs_each_end_once(store: Store) -> N
             if number % 3 == 0:
                 try:
                     store.queue.cancel(run.id)
-                except Conflict:  # on a busy machine it may have ended first
+                except StateConflict:  # on a busy machine it may have ended first
                     assert store.runs.read(run.id).status == "finished"
 
         threads = [threading.Thread(target=one, args=(number,)) for number in range(12)]

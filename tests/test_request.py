@@ -19,7 +19,7 @@ from pramana.request import (
     get_field_metadata,
     get_published_name,
 )
-from pramana.run.accounts import ProviderReach
+from pramana.run.accounts import ProviderAccess
 from pramana.show.api.runs import LimitsBody, RunBody
 from pramana.show.cli.run import run as command
 from pramana.store.store import Store
@@ -62,7 +62,7 @@ def test_local_only_fields_are_refused_from_remote_users(name: str, tmp_path: Pa
     }  # fmt: skip
     request = RunRequest(models=("fake",), tier="cheap", **{name: given[name]})
     with pytest.raises(InvalidInput, match=f"^{name}: can only be set on the server's machine$"):
-        create_run(refuse_store(), request, ProviderReach(is_for_other_users=True))
+        create_run(refuse_store(), request, ProviderAccess(is_for_other_users=True))
 
 
 def refuse_store() -> Store:
@@ -117,7 +117,7 @@ def test_parameters_must_be_json(parameters: dict[str, Any], message: str) -> No
 
 def test_a_parameter_overrides_the_field_of_the_same_name() -> None:
     asked = RunRequest(models=("fake",), temperature=0.5, parameters={"temperature": 1, "top_k": 3})
-    assert asked.sampling() == {"temperature": 1, "seed": 42, "top_k": 3}
+    assert asked.make_sent_parameters() == {"temperature": 1, "seed": 42, "top_k": 3}
 
 
 # ── Which cases: within one filter any value will do, across filters all must hold ──

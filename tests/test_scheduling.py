@@ -14,11 +14,11 @@ from sqlalchemy import insert
 from pramana import clock
 from pramana.alerting import make_channel
 from pramana.app.watches import start_watch
-from pramana.errors import Conflict
+from pramana.errors import StateConflict
 from pramana.load.rows import make_case
 from pramana.model import Case
 from pramana.request import Limits, RunRequest
-from pramana.run.accounts import ProviderReach
+from pramana.run.accounts import ProviderAccess
 from pramana.scheduling import Scheduler, SchedulerEvent
 from pramana.store import open_store
 from pramana.store.engine import timestamp
@@ -66,7 +66,7 @@ def _choose(asked: tuple[Case, ...], *, for_users: bool) -> dict[str, Any]:
 def start(store: Store, model: str = "fake:echo", *, cases: int = 2, for_users: bool = False, **given: Any) -> Watch:
     asked = tuple(make_case(f"Say {number}.", ideal="yes", id=f"q{number}") for number in range(cases))
     run = RunRequest(models=(model,), limits=given.pop("limits", Limits()), **_choose(asked, for_users=for_users))
-    reach = ProviderReach(is_for_other_users=for_users)
+    reach = ProviderAccess(is_for_other_users=for_users)
     request = WatchRequest(run=run, instruments=("pass_rate",), baseline_days=14, **given)
     return store.watches.read(start_watch(store, request, reach).id)
 
@@ -217,7 +217,7 @@ def test_background_runs_leave_the_runs_of_watches_alone(store: Store) -> None:
     assert store.queue.list_waiting() == []
     with store._database.write_transaction() as connection:
         connection.exec_driver_sql("UPDATE runs SET status = 'interrupted'")
-    with pytest.raises(Conflict, match="is a day of a watch, which continues it by itself"):
+    with pytest.raises(StateConflict, match="is a day of a watch, which continues it by itself"):
         store.queue.requeue(run.id)
 
 

@@ -58,7 +58,7 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def merge_calls(one: MeasuredCalls, other: MeasuredCalls) -> MeasuredCalls:
     return MeasuredCalls(
         one.errors_s + other.errors_s,
-        one.waited_s + other.waited_s,
+        one.processor_wait_s + other.processor_wait_s,
         one.expected_turn_count + other.expected_turn_count,
         one.ticker_lateness_s + other.ticker_lateness_s,
     )

@@ -50,10 +50,10 @@ def test_the_data_folder_is_configurable(tmp_path: Path, monkeypatch: pytest.Mon
 )
 def test_a_bad_configuration_is_reported_with_its_position(text: str, message: str) -> None:
     settings.data_folder().mkdir(parents=True)
-    assert settings.read_commands() == {}
+    assert settings.read_agent_command_settings() == {}
     (settings.data_folder() / "config.toml").write_text(text, encoding="utf-8")
     with pytest.raises(InvalidInput, match=message) as caught:
-        settings.read_commands()
+        settings.read_agent_command_settings()
     assert all(problem.file == str(settings.data_folder() / "config.toml") for problem in caught.value.problems)
 
 
@@ -62,7 +62,7 @@ def test_all_problems_of_the_configuration_are_reported_at_once() -> None:
     text = '[commands.a]\nargv = []\ntimeout_s = 0\n[commands.b]\nshell = "x"\n[commands.c]\nargv = ["c"]\n[other]'
     (settings.data_folder() / "config.toml").write_text(text, encoding="utf-8")
     with pytest.raises(InvalidInput) as caught:
-        settings.read_commands()
+        settings.read_agent_command_settings()
     paths = {problem.path for problem in caught.value.problems}
     assert paths == {"commands.a.argv", "commands.a.timeout_s", "commands.b", "commands.b.shell", "other"}
 
@@ -70,7 +70,7 @@ def test_all_problems_of_the_configuration_are_reported_at_once() -> None:
 def test_a_valid_configuration_is_read() -> None:
     settings.data_folder().mkdir(parents=True)
     (settings.data_folder() / "config.toml").write_text(GOOD + "timeout_s = 2.5", encoding="utf-8")
-    assert settings.read_commands() == {"a": {"argv": ["ls", "-l"], "timeout_s": 2.5}}
+    assert settings.read_agent_command_settings() == {"a": {"argv": ["ls", "-l"], "timeout_s": 2.5}}
 
 
 def test_no_other_module_reads_the_environment() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pramana import settings
-from pramana.errors import Locked, PramanaError
+from pramana.errors import PramanaError, SecretsLocked
 from pramana.vault import Vault, open_vault
 
 from . import programs
@@ -38,22 +38,22 @@ def test_locked_text_reveals_nothing_and_differs_every_time() -> None:
 
 def test_a_wrong_key_unlocks_nothing_and_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     locked = open_vault().encrypt(SECRET)
-    settings.key_file_path().unlink()
+    settings.encryption_key_file_path().unlink()
     with pytest.raises(
-        Locked, match=r"encrypted with another key than the one in .*secret\.key; add the earlier key there"
+        SecretsLocked, match=r"encrypted with another key than the one in .*secret\.key; add the earlier key there"
     ) as told:
         open_vault().decrypt(locked)
     assert SECRET not in str(told.value)
     assert told.value.__cause__ is None
     monkeypatch.setenv("PRAMANA_SECRET_KEY", new_key())
-    with pytest.raises(Locked, match="encrypted with another key than the one in PRAMANA_SECRET_KEY"):
+    with pytest.raises(SecretsLocked, match="encrypted with another key than the one in PRAMANA_SECRET_KEY"):
         open_vault().decrypt(locked)
 
 
 @pytest.mark.parametrize("damage", ["", "x", "é", "gAAAA", "\0"])
 def test_text_that_was_never_locked_is_distinguished_from_damage(damage: str) -> None:
     for act in (open_vault().decrypt, open_vault().reencrypt):
-        with pytest.raises(Locked):
+        with pytest.raises(SecretsLocked):
             act(damage)
 
 
@@ -66,7 +66,7 @@ def test_a_new_key_replaces_an_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
     renewed = open_vault().reencrypt(locked)
     monkeypatch.setenv("PRAMANA_SECRET_KEY", new)
     assert open_vault().decrypt(renewed) == SECRET
-    with pytest.raises(Locked):
+    with pytest.raises(SecretsLocked):
         open_vault().decrypt(locked)
 
 
@@ -74,10 +74,10 @@ def test_the_key_can_move_from_the_file_to_the_variable(monkeypatch: pytest.Monk
     locked = open_vault().encrypt(SECRET)
     monkeypatch.setenv("PRAMANA_SECRET_KEY", new_key())
     assert open_vault().decrypt(locked) == SECRET
-    settings.key_file_path().unlink()
-    with pytest.raises(Locked):
+    settings.encryption_key_file_path().unlink()
+    with pytest.raises(SecretsLocked):
         open_vault().decrypt(locked)
-    assert not settings.key_file_path().exists()
+    assert not settings.encryption_key_file_path().exists()
 
 
 def test_a_key_made_by_openssl_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_a_key_made_by_openssl_is_accepted(monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_invalid_key_is_refused_without_showing_it(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRAMANA_SECRET_KEY", wrong)
     with pytest.raises(
-        Locked, match="key 1 of PRAMANA_SECRET_KEY is not 32 bytes in base64; create one: openssl"
+        SecretsLocked, match="key 1 of PRAMANA_SECRET_KEY is not 32 bytes in base64; create one: openssl"
     ) as told:
         open_vault()
     assert wrong not in str(told.value)
@@ -104,7 +104,7 @@ def test_the_key_file_is_private_to_its_user() -> None:
         locked = open_vault().encrypt(SECRET)
     finally:
         os.umask(before)
-    path = settings.key_file_path()
+    path = settings.encryption_key_file_path()
     assert path.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in path.parent.iterdir()] == [path.name]
     assert open_vault().decrypt(locked) == SECRET
@@ -113,22 +113,22 @@ def test_the_key_file_is_private_to_its_user() -> None:
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644])
 def test_a_key_file_accessible_to_others_is_refused_with_advice(mode: int) -> None:
     open_vault()
-    path = settings.key_file_path()
+    path = settings.encryption_key_file_path()
     path.chmod(mode)
-    with pytest.raises(Locked, match=rf"\(mode {mode:04o}\).*run: chmod 600 {path}"):
+    with pytest.raises(SecretsLocked, match=rf"\(mode {mode:04o}\).*run: chmod 600 {path}"):
         open_vault()
     path.chmod(0o600)
     open_vault()
 
 
 def test_an_empty_or_foreign_key_file_is_not_replaced() -> None:
-    path = settings.key_file_path()
+    path = settings.encryption_key_file_path()
     path.parent.mkdir(parents=True)
     path.touch(0o600)
-    with pytest.raises(Locked, match="contains no key"):
+    with pytest.raises(SecretsLocked, match="contains no key"):
         open_vault()
     path.write_bytes(b"\xff\xfe not a key")
-    with pytest.raises(Locked, match=r"key 1 of .* is not 32 bytes"):
+    with pytest.raises(SecretsLocked, match=r"key 1 of .* is not 32 bytes"):
         open_vault()
     assert path.read_bytes() == b"\xff\xfe not a key"
 

@@ -14,13 +14,13 @@ import pytest
 
 from pramana import clock, settings
 from pramana.app.watches import WatchDetailView, choose_instruments, read_watch, start_watch
-from pramana.errors import AlreadyRunning, Conflict, InvalidInput, NotFound
+from pramana.errors import AlreadyRunning, InvalidInput, NotFound, StateConflict
 from pramana.load.rows import make_case
 from pramana.model import Case, Plan, Reply, Target, Usage
 from pramana.providers.accounts import PassedFunctions
 from pramana.request import Limits, RunRequest, Selection, request_from_plain, request_to_plain
-from pramana.run.accounts import ProviderReach
-from pramana.run.engine import INTERRUPTED, Stop
+from pramana.run.accounts import ProviderAccess
+from pramana.run.engine import INTERRUPTED_BY_USER_REASON, Stop
 from pramana.store import open_store
 from pramana.store.store import Store
 from pramana.watch_request import WatchRequest
@@ -82,7 +82,7 @@ class Bench:
 
     def __init__(self, store: Store, days: DayClock, *, concurrency: int = 32, **given: Any) -> None:
         self.store, self.days, self.model = store, days, Model()
-        self.reach = ProviderReach(passed_functions=PassedFunctions({"tests:model": self.model}))
+        self.reach = ProviderAccess(passed_functions=PassedFunctions({"tests:model": self.model}))
         run = RunRequest(models=("python:tests:model",), cases=make_cases(), limits=Limits(concurrency=concurrency))
         options = {"run": run, "baseline_days": 14, "instruments": ("pass_rate",), **given}
         self.watch = store.watches.read(start_watch(store, WatchRequest(**options), self.reach).id)
@@ -132,7 +132,7 @@ def test_a_day_is_measured_once(store: Store, days: DayClock) -> None:
 
 def test_an_interrupted_day_is_continued(store: Store, days: DayClock) -> None:
     bench, stop = Bench(store, days, concurrency=1), Stop()
-    bench.model.on_call = lambda calls: stop(INTERRUPTED) if calls == 5 else None
+    bench.model.on_call = lambda calls: stop(INTERRUPTED_BY_USER_REASON) if calls == 5 else None
     halted = bench.measure(0, stop)
     assert (halted.day.status, halted.run and halted.run.status) == ("measuring", "interrupted")
     done = bench.measure(0)
@@ -142,11 +142,11 @@ def test_an_interrupted_day_is_continued(store: Store, days: DayClock) -> None:
 
 def test_a_day_that_was_never_continued_is_ended_by_the_next(store: Store, days: DayClock) -> None:
     bench, stop = Bench(store, days, concurrency=1), Stop()
-    bench.model.on_call = lambda calls: stop(INTERRUPTED) if calls in (5, 43) else None
+    bench.model.on_call = lambda calls: stop(INTERRUPTED_BY_USER_REASON) if calls in (5, 43) else None
     bench.measure(0, stop)
     bench.measure(1)
     halted = Stop()
-    bench.model.on_call = lambda calls: halted(INTERRUPTED) if calls == 43 else None
+    bench.model.on_call = lambda calls: halted(INTERRUPTED_BY_USER_REASON) if calls == 43 else None
     bench.measure(2, halted)
     bench.measure(4)
     first, second, third, fourth = bench.view.days
@@ -161,7 +161,7 @@ def test_a_day_that_was_never_continued_is_ended_by_the_next(store: Store, days:
 def test_a_budget_holds_over_all_sittings_of_a_day(store: Store, days: DayClock) -> None:
     bench, stop = Bench(store, days, concurrency=1, budget_usd_per_day=1.0), Stop()
     bench.model.cost_usd = 0.125
-    bench.model.on_call = lambda calls: stop(INTERRUPTED) if calls == 4 else None
+    bench.model.on_call = lambda calls: stop(INTERRUPTED_BY_USER_REASON) if calls == 4 else None
     assert bench.measure(0, stop).day.status == "measuring"
     day = bench.measure(0).day
     assert (day.status, day.answered, bench.model.calls) == ("missing", 8, 8)
@@ -273,7 +273,7 @@ def _measure_until_killed(bench: Bench, day: int, commits: int, calls: Path) -> 
 def test_border_prompts_are_a_second_run_of_the_day_within_its_budget(store: Store, days: DayClock) -> None:
     bench = Bench(store, days, instruments=("pass_rate", "answers"), budget_usd_per_day=100.0, concurrency=1)
     stop = Stop()
-    bench.model.on_call = lambda calls: stop(INTERRUPTED) if calls == CASES + 5 else None
+    bench.model.on_call = lambda calls: stop(INTERRUPTED_BY_USER_REASON) if calls == CASES + 5 else None
     assert bench.measure(0, stop).day.status == "measuring"
     day = bench.measure(0).day
     assert (day.status, day.planned, day.answered) == ("measured", CASES, CASES)
@@ -290,8 +290,8 @@ def test_border_prompts_are_a_second_run_of_the_day_within_its_budget(store: Sto
 
 def test_border_prompts_are_refused_where_they_cannot_be_sent(store: Store) -> None:
     for run, reach in (
-        (RunRequest(models=("fake-voice",), scenarios=None, paths=(Path("library:"),)), ProviderReach()),
-        (RunRequest(models=("fake",), suite="v1.0", tier="cheap"), ProviderReach(is_for_other_users=True)),
+        (RunRequest(models=("fake-voice",), scenarios=None, paths=(Path("library:"),)), ProviderAccess()),
+        (RunRequest(models=("fake",), suite="v1.0", tier="cheap"), ProviderAccess(is_for_other_users=True)),
     ):
         with pytest.raises(InvalidInput, match="instruments: border prompts are sent"):
             start_watch(store, WatchRequest(run=run, instruments=("answers",)), reach)
@@ -350,7 +350,7 @@ def test_a_stopped_watch_is_not_measured(store: Store, days: DayClock) -> None:
     stopped = store.watches.stop(bench.watch)
     assert stopped.stopped is not None
     assert store.watches.stop(bench.watch).stopped == stopped.stopped
-    with pytest.raises(Conflict, match="was stopped on 2026-03-01"):
+    with pytest.raises(StateConflict, match="was stopped on 2026-03-01"):
         bench.measure(1)
     assert bench.model.calls == CASES
     assert len(store.watches.list_days(bench.watch)) == 1
@@ -414,7 +414,7 @@ def test_a_request_survives_the_store() -> None:
     assert (again.cases, again.limits, again.scenarios, again.selection) == (
         request.cases, request.limits, request.scenarios, request.selection,
     )  # fmt: skip
-    assert again.sampling() == request.sampling()
+    assert again.make_sent_parameters() == request.make_sent_parameters()
 
 
 def test_instruments_are_chosen_by_what_applies() -> None:

@@ -16,10 +16,10 @@ import msgspec
 from pramana import clock, settings
 from pramana.analyse.watch_sentences import describe_alert
 from pramana.errors import (
+    ApiKeyInReply,
     InvalidInput,
-    KeyInAnswer,
-    Locked,
     PramanaError,
+    SecretsLocked,
     describe_exception,
     quote_text,
     suggest_similar,
@@ -99,10 +99,10 @@ def make_channel(store: Store, delivery: AlertDelivery, *, is_local: bool, allow
     check_webhook(_open_webhook(channel, stored, allow_private=allow_private))
     try:
         return store.alerts.encrypt_channel(channel, stored)
-    except Locked as error:
+    except SecretsLocked as error:
         if not is_local:
             raise
-        raise Locked(f"{error}; or name an environment variable with the URL of the webhook") from None
+        raise SecretsLocked(f"{error}; or name an environment variable with the URL of the webhook") from None
 
 
 def read_channel(watch: Watch) -> AlertChannel | None:
@@ -123,7 +123,7 @@ def _read_variable(name: str) -> str:
 
 
 def _open_command(name: str) -> CommandProvider:
-    commands = settings.read_commands()
+    commands = settings.read_agent_command_settings()
     if name not in commands:
         raise InvalidInput(
             f"there is no command {quote_text(name)} in {settings.data_folder() / 'config.toml'}"
@@ -240,7 +240,7 @@ async def _send(
     if channel.kind == "command":
         if channel.command is None or not is_local:
             raise InvalidInput("only a watch of the command line runs a command")
-        with suppress(KeyInAnswer):  # what it prints is not stored
+        with suppress(ApiKeyInReply):  # what it prints is not stored
             await _open_command(channel.command).ask(Request("", (Turn("user", body.decode()),), {}))
         return
     if not is_local and (channel.url_variable or channel.secret_variable):

@@ -83,7 +83,7 @@ def make_assertion_type(
     return decorate
 
 
-_checked_types: dict[str, AssertionType] = {}
+_validated_type_by_name: dict[str, AssertionType] = {}
 """Types already validated: every check looks one up."""
 
 
@@ -97,7 +97,7 @@ def evaluate_assertion(
     passed - found "PARIS" at character 7
     """
     stated = parse_assertion(assertion)
-    kind = assertion_type(stated.type)
+    kind = find_assertion_type(stated.type)
     if not isinstance(ideal, str | Sequence | None):
         raise InvalidInput("ideal must be text or a list of texts")
     ideals = (ideal,) if isinstance(ideal, str) else tuple(ideal or ())
@@ -114,7 +114,7 @@ def evaluate_assertion(
 
 def check_output(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Check:
     """Check one output against an assertion that is known to be valid, as loaded cases' assertions are."""
-    kind = assertion_type(assertion.type)
+    kind = find_assertion_type(assertion.type)
     try:
         verdict = kind.decide(assertion, output, ideals)
         return Check(kind.name, kind.version, verdict.outcome, verdict.reason, None, verdict.evidence)
@@ -123,18 +123,18 @@ def check_output(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> 
         return Check(kind.name, kind.version, Outcome.ERRORED, reason)
 
 
-def assertion_type(name: str) -> AssertionType:
+def find_assertion_type(name: str) -> AssertionType:
     """Return the assertion type with that name; raise `BrokenPlugin` if its registration is unusable."""
     kind = assertion_types.load(name)
-    if _checked_types.get(name) is kind:
-        return _checked_types[name]
+    if _validated_type_by_name.get(name) is kind:
+        return _validated_type_by_name[name]
     if not isinstance(kind, AssertionType):
         raise BrokenPlugin(f'the assertion type "{name}" is a {type(kind).__name__}, not an AssertionType')
     if kind.name != name:
         raise BrokenPlugin(f'the assertion type registered as "{name}" has the other name "{kind.name}"')
     if unknown := [need for need in kind.needs if need not in get_args(Need)]:
         raise BrokenPlugin(f'the assertion type "{name}" needs {unknown[0]}; a case has {", ".join(get_args(Need))}')
-    _checked_types[name] = kind
+    _validated_type_by_name[name] = kind
     return kind
 
 
@@ -161,18 +161,18 @@ def find_missing_fields(kind: AssertionType, assertion: Assertion, ideals: Seque
         yield "schema", f"{kind.name} needs a schema: an object of JSON Schema, or true or false"
 
 
-def _assertion_from_mapping(given: Any) -> Assertion:
-    if not isinstance(given, Mapping):
-        raise InvalidInput(f'an assertion is an object such as {{"type": "contains"}}, found {type(given).__name__}')
+def _assertion_from_mapping(fields: Any) -> Assertion:
+    if not isinstance(fields, Mapping):
+        raise InvalidInput(f'an assertion is an object such as {{"type": "contains"}}, found {type(fields).__name__}')
     known = Assertion.__struct_fields__
-    for key in given:
+    for key in fields:
         if key not in known:
             raise InvalidInput(f"unknown key {quote_text(str(key))} in the assertion{suggest_similar(str(key), known)}")
-    if "type" not in given:
+    if "type" not in fields:
         raise InvalidInput(f"the assertion has no type; expected one of {', '.join(assertion_types.names())}")
-    if not isinstance(given["type"], str):
-        raise InvalidInput(f"the assertion's type must be text, found {type(given['type']).__name__}")
-    return Assertion(**given)
+    if not isinstance(fields["type"], str):
+        raise InvalidInput(f"the assertion's type must be text, found {type(fields['type']).__name__}")
+    return Assertion(**fields)
 
 
 def _make_pass_verdict(reason: str, **evidence: object) -> Verdict:
@@ -342,11 +342,11 @@ def _extract_json_text(output: str) -> tuple[str, str]:
     return inside.strip(), "inside the Markdown fence"
 
 
-def _parse_json_output(output: str, *, finite: bool) -> tuple[Any, Verdict]:
+def _parse_json_output(output: str, *, refuse_infinite: bool) -> tuple[Any, Verdict]:
     """Return the value and a passing verdict, or None and a verdict with the reason."""
     text, where = _extract_json_text(output)
     try:
-        value = parse_rfc8259(text, finite=finite)
+        value = parse_rfc8259(text, refuse_infinite=refuse_infinite)
     except BadLine as bad:
         if bad.exceeds_our_limits:
             return None, Verdict(Outcome.ERRORED, f"this JSON cannot be checked: {bad.message}")
@@ -364,7 +364,7 @@ def _parse_json_output(output: str, *, finite: bool) -> tuple[Any, Verdict]:
 
 
 def _decide_is_json(_assertion: Assertion, output: str, _ideals: tuple[str, ...]) -> Verdict:
-    return _parse_json_output(output, finite=False)[1]
+    return _parse_json_output(output, refuse_infinite=False)[1]
 
 
 @lru_cache(maxsize=64)
@@ -433,7 +433,7 @@ def _find_schema_flaw(assertion: Assertion, _ideals: tuple[str, ...]) -> tuple[N
 
 
 def _decide_json_schema(assertion: Assertion, output: str, _ideals: tuple[str, ...]) -> Verdict:
-    value, verdict = _parse_json_output(output, finite=True)
+    value, verdict = _parse_json_output(output, refuse_infinite=True)
     if verdict.outcome is not Outcome.PASSED:
         return verdict
     if len(output) > MAX_VALIDATED_LENGTH:

@@ -1,7 +1,7 @@
 """The file that joins the stages: read `execute()` from top to bottom to follow a run.
 
 `planning.create_run()` loads cases and stores the plan. `execute()` sends, scores and stores what the plan still lacks,
-for new and resumed runs alike. `rescore_run()` makes new checks of stored replies. What scores them is made in
+for new and resumed runs alike. `add_scoring_to_run()` makes new checks of stored replies. What scores them is made in
 `plan_scoring`. Nothing here prints.
 """
 
@@ -20,24 +20,24 @@ from msgspec.structs import asdict, replace
 
 from pramana import settings
 from pramana.errors import AlreadyRunning, BudgetSpent, InvalidInput, PramanaError, ProviderError, Stopped
-from pramana.hash import RecordDigest, hash_result
+from pramana.hash import RecordDigester, hash_result
 from pramana.model import (
     Case,
     Check,
     Failure,
-    Key,
     Outcome,
     Plan,
     Reply,
     Request,
     Result,
+    ResultKey,
     Run,
     RunStatus,
     Target,
     Turn,
 )
 from pramana.plan_scoring import (
-    check_judge_reachable,
+    check_judge_usable,
     make_call_scoring,
     make_scoring,
     make_scoring_label,
@@ -49,15 +49,23 @@ from pramana.planning import plan_scorers, resolve_embedder_model, resolve_judge
 from pramana.providers.names import is_voice_agent
 from pramana.providers.prices import Prices
 from pramana.request import Limits
-from pramana.run.accounts import OpenAccounts, ProviderReach
+from pramana.run.accounts import ProviderAccess, RunClients
 from pramana.run.asking import Budget, ReplyCache, TextClient, ask_lines_in_turn
 from pramana.run.call import Patience, Stage
 from pramana.run.calling import VoiceClient
-from pramana.run.engine import INTERRUPTED, ResultWindow, Stop, WorkerPool, WorkFeed, identity, stream_results
+from pramana.run.engine import (
+    INTERRUPTED_BY_USER_REASON,
+    ResultWindow,
+    Stop,
+    WorkerPool,
+    WorkFeed,
+    identity,
+    stream_results,
+)
 from pramana.run.speech import CannotBeSpoken, SpeechMaker
 from pramana.sameness import ENOUGH_REASON, stream_pairs
-from pramana.score.scorers import Scorers
-from pramana.score.scoring import Scoring
+from pramana.score.scorers import ScorerRunner
+from pramana.score.scoring import ReplyChecker
 from pramana.store.engine import split_into_chunks
 from pramana.store.queue import CANCELLED_REASON, Lease
 from pramana.store.store import Store
@@ -66,7 +74,7 @@ STREAM_CLOSED_REASON = "the stream was closed before its last result was taken"
 HANDED_OVER_REASON = "its server was stopped; the next server resumes it"
 SCHEDULER_STOPPED_REASON = "the scheduler was stopped; the next one continues this day"
 _STATUS_BY_REASON: Mapping[str | None, RunStatus] = {
-    INTERRUPTED: "interrupted",
+    INTERRUPTED_BY_USER_REASON: "interrupted",
     SCHEDULER_STOPPED_REASON: "interrupted",
     STREAM_CLOSED_REASON: "interrupted",
     CANCELLED_REASON: "cancelled",
@@ -83,10 +91,10 @@ class Progress:
 
     run: Run
     stored_count: int
-    results: Sequence[Result] = ()
+    new_results: Sequence[Result] = ()
     """Results stored since the last call."""
     budget: Budget = field(default_factory=Budget)
-    get_waiting_s: Callable[[], float] = lambda: 0.0
+    get_rate_limit_wait_s: Callable[[], float] = lambda: 0.0
     """Returns the seconds left until a provider's rate limit ends."""
     count_calls: Callable[[], Mapping[Stage, int]] = dict
     """Returns the number of calls at each stage."""
@@ -106,9 +114,9 @@ async def execute(
     watch: WatchProgress | None = None,
     stop: Stop | None = None,
     *,
-    reach: ProviderReach | None = None,
+    reach: ProviderAccess | None = None,
     cache: ReplyCache | None = None,
-    patience: Patience | None = None,
+    call_patience: Patience | None = None,
     is_claimed: bool = False,
     limits_to_store: Limits | None = None,
     window: ResultWindow | None = None,
@@ -122,7 +130,7 @@ async def execute(
     stop = Stop() if stop is None else stop
     if store.runs.read(run.id).status == "finished":
         return store.runs.read(run.id)
-    reach = with_registered_providers(store, reach or ProviderReach())
+    reach = with_registered_providers(store, reach or ProviderAccess())
     if (
         run.owner == "server" and not reach.is_for_other_users
     ):  # a run of other users stays restricted, wherever it is resumed
@@ -138,7 +146,7 @@ async def execute(
             prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
             refuse_unknown_prices(run.plan, prices, limits, reach)
             budget = _remaining_budget(store, run, limits)
-            opened = OpenAccounts(limits, budget, prices.cost, stop, reach, cache, patience)
+            opened = RunClients(limits, budget, prices.cost, stop, reach, cache, call_patience)
             accounts = await stack.enter_async_context(opened)
             scorers = open_scorers(run.plan, accounts, prices, limits, reach)
             stack.callback(scorers.close)
@@ -158,7 +166,7 @@ async def execute(
                 run,
                 run.stored,
                 budget=budget,
-                get_waiting_s=accounts.rate_limit_wait_s,
+                get_rate_limit_wait_s=accounts.rate_limit_wait_s,
                 count_calls=accounts.stages.counts,
             )
             if watch:
@@ -172,7 +180,7 @@ async def execute(
             stop(str(lost), lost)
         except BaseException as error:
             interrupted = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
-            stop(INTERRUPTED if interrupted else f"{type(error).__name__}: {error}")
+            stop(INTERRUPTED_BY_USER_REASON if interrupted else f"{type(error).__name__}: {error}")
             with suppress(PramanaError):  # raise the first error, not this one
                 _record_end(store, run, prices, accounts, stop, lease, limits)
             raise
@@ -187,12 +195,12 @@ def run_sync(
     watch: WatchProgress | None = None,
     stop: Stop | None = None,
     *,
-    reach: ProviderReach | None = None,
+    reach: ProviderAccess | None = None,
     cache: ReplyCache | None = None,
-    patience: Patience | None = None,
+    call_patience: Patience | None = None,
 ) -> Run:
     """Execute a run from synchronous code."""
-    return asyncio.run(execute(store, run, limits, watch, stop, reach=reach, cache=cache, patience=patience))
+    return asyncio.run(execute(store, run, limits, watch, stop, reach=reach, cache=cache, call_patience=call_patience))
 
 
 RARE_GC_THRESHOLDS = (50_000, 20, 50)
@@ -224,7 +232,7 @@ def reduced_garbage_collection() -> Iterator[None]:
 class _AnsweredCase(Struct, frozen=True):
     """A case after its request, before it becomes a result."""
 
-    key: Key
+    key: ResultKey
     case: Case
     reply: Reply | None
     failure: Failure | None = None
@@ -233,11 +241,11 @@ class _AnsweredCase(Struct, frozen=True):
 
 
 def _make_pools(
-    store: Store, run: Run, accounts: OpenAccounts, stop: Stop, reach: ProviderReach, scorers: Scorers
-) -> list[WorkerPool[tuple[Key, Case], _AnsweredCase]]:
+    store: Store, run: Run, accounts: RunClients, stop: Stop, reach: ProviderAccess, scorers: ScorerRunner
+) -> list[WorkerPool[tuple[ResultKey, Case], _AnsweredCase]]:
     similarity = make_similarity(run.plan, accounts)
     speaker = SpeechMaker(store.blobs.put, partial(_fetch_recording, reach), run.plan.voice)
-    check_judge_reachable(run.plan, accounts)
+    check_judge_usable(run.plan, accounts)
     for target in run.plan.targets:
         accounts.refuse_missing_parameters(target, run.plan.parameters)
     calls = make_call_scoring(store, run.plan, accounts)
@@ -259,14 +267,14 @@ def _make_pool(
     store: Store,
     run: Run,
     target: Target,
-    accounts: OpenAccounts,
-    scoring: Scoring,
+    accounts: RunClients,
+    scoring: ReplyChecker,
     speaker: SpeechMaker,
     stop: Stop,
-) -> WorkerPool[tuple[Key, Case], _AnsweredCase]:
+) -> WorkerPool[tuple[ResultKey, Case], _AnsweredCase]:
     plan = run.plan
     system = (Turn("system", plan.system_prompt),) if plan.system_prompt else ()
-    digest = RecordDigest(
+    digest = RecordDigester(
         model=target.typed,
         parameters=plan.parameters,
         suite_hash=plan.suite_hash or "",
@@ -275,17 +283,17 @@ def _make_pool(
     written = None if is_voice_agent(target) else accounts.get_text_client(target)
     aloud = None if plan.variants == ("text",) else accounts.get_voice_client(target, store.blobs.put, plan.stt)
 
-    async def make_spoken_request(key: Key, case: Case) -> Request:
+    async def make_spoken_request(key: ResultKey, case: Case) -> Request:
         """Return a request with the case's speech; raise `CannotBeSpoken` where the case cannot be spoken."""
         if key.variant == "text":
             raise CannotBeSpoken(f"{target.provider} is a voice agent and takes no text")
         language = case.facets.language or "en"
-        if not accounts.understands_language(target, language):
+        if not accounts.agent_understands_language(target, language):
             raise CannotBeSpoken(f"the agent does not understand {language}")
         speech = await speaker.make_speech(case, key.variant)
         return Request(target.model, system + case.turns[:-1], plan.parameters, "case", key.repeat, speech)
 
-    async def ask(work: tuple[Key, Case]) -> _AnsweredCase:
+    async def ask(work: tuple[ResultKey, Case]) -> _AnsweredCase:
         key, case = work
         asking: TextClient | VoiceClient | None
         try:
@@ -330,7 +338,7 @@ def _make_pool(
     return WorkerPool(WorkFeed(store.cases.iterate_pending_chunks(run.id, target.typed)), ceiling, ask, finish)
 
 
-async def _fetch_recording(reach: ProviderReach, url: str, case: Case) -> bytes:
+async def _fetch_recording(reach: ProviderAccess, url: str, case: Case) -> bytes:
     """Return the file of a recorded prompt."""
     from pramana.providers.voice.recordings import (
         read_prompt_audio,
@@ -351,7 +359,10 @@ def _make_stored_callback(
     progress: Progress, watch: WatchProgress | None
 ) -> Callable[[list[tuple[int, Result]]], None]:
     def on_stored(batch: list[tuple[int, Result]]) -> None:
-        progress.results, progress.stored_count = [result for _, result in batch], progress.stored_count + len(batch)
+        progress.new_results, progress.stored_count = (
+            [result for _, result in batch],
+            progress.stored_count + len(batch),
+        )
         if watch:
             watch(progress)
 
@@ -360,7 +371,7 @@ def _make_stored_callback(
 
 def _show_progress(progress: Progress, watch: WatchProgress) -> None:
     """Report progress when there are no new results."""
-    progress.results = ()
+    progress.new_results = ()
     watch(progress)
 
 
@@ -393,7 +404,7 @@ def _format_deadline_reason(seconds: float) -> str:
     return f"the time limit of {seconds:g} s is reached"
 
 
-def _find_reached_limit(stop: Stop, limits: Limits) -> str | None:
+def _find_reached_limit_field(stop: Stop, limits: Limits) -> str | None:
     """Return the limit that ended a run, as a field of `Limits`."""
     if isinstance(stop.error, BudgetSpent):
         return stop.error.limit
@@ -404,11 +415,11 @@ def _find_reached_limit(stop: Stop, limits: Limits) -> str | None:
 def _remaining_budget(store: Store, run: Run, limits: Limits) -> Budget:
     """Return the budget minus what the run has already spent: a limit covers all sittings of a run."""
     spent = asdict(store.results.sum_spending(run.id)) if run.stored else {}
-    return Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_total_tokens, **spent)
+    return Budget(max_cost_usd=limits.max_cost_usd, max_total_tokens=limits.max_total_tokens, **spent)
 
 
 def _record_end(
-    store: Store, run: Run, prices: Prices, accounts: OpenAccounts, stop: Stop, lease: Lease, limits: Limits
+    store: Store, run: Run, prices: Prices, accounts: RunClients, stop: Stop, lease: Lease, limits: Limits
 ) -> None:
     """Record how this sitting ended; the notes of earlier sittings stay."""
     if lease.is_lost:
@@ -425,9 +436,9 @@ def _record_end(
     if stop and not (complete and stop.reason in (CANCELLED_REASON, HANDED_OVER_REASON)):
         status = _STATUS_BY_REASON.get(stop.reason, "stopped")
     reason = stop.reason if status != "finished" else None
-    this = {"prices": prices.version, **accounts.make_run_notes()}
+    this = {"prices": prices.version, **accounts.make_request_statistics()}
     notes = {**this, "left_out": left_out, "sittings": [*known.get("sittings", ()), {**this, "reason": stop.reason}]}
-    reached = _find_reached_limit(stop, limits) if reason else None
+    reached = _find_reached_limit_field(stop, limits) if reason else None
     if reached or "reached_limit" in known:
         notes["reached_limit"] = reached
     store.queue.finish(run.id, lease.owner, status, reason or None, notes)
@@ -436,7 +447,7 @@ def _record_end(
 # ── Rescore ──
 
 
-async def rescore_run(
+async def add_scoring_to_run(
     store: Store,
     run: Run,
     judge: str | None,
@@ -445,10 +456,10 @@ async def rescore_run(
     other_judges: Sequence[str] = (),
     embedder: str | None = None,
     scorers: Sequence[str] = (),
-    results: Iterable[tuple[Case, Result]] | None = None,
+    results_to_rescore: Iterable[tuple[Case, Result]] | None = None,
     watch: WatchProgress | None = None,
     stop: Stop | None = None,
-    reach: ProviderReach | None = None,
+    reach: ProviderAccess | None = None,
 ) -> int:
     """Check every stored reply again, or those given, beside the earlier checks; return the scoring's number.
 
@@ -457,31 +468,31 @@ async def rescore_run(
     error that ended the scoring.
     """
     stop = Stop() if stop is None else stop
-    reach = with_registered_providers(store, reach or ProviderReach())
+    reach = with_registered_providers(store, reach or ProviderAccess())
     judges = resolve_judges(judge, other_judges, reach) or run.plan.judges
     plan = replace(
         _with_judges(run.plan, judges, reach),
         embedder=resolve_embedder_model(embedder, reach) if embedder else run.plan.embedder,
-        scorers=plan_scorers(scorers, reach, planned=run.plan.scorers),
+        scorers=plan_scorers(scorers, reach, previously_planned=run.plan.scorers),
     )
     prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
     refuse_unknown_prices(plan, prices, limits, reach)
     label = make_scoring_label(plan.judges, plan.embedder, plan.scorers)
-    budget = Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_total_tokens)
-    async with OpenAccounts(limits, budget, prices.cost, stop, reach) as accounts, AsyncExitStack() as stack:
-        check_judge_reachable(plan, accounts)
+    budget = Budget(max_cost_usd=limits.max_cost_usd, max_total_tokens=limits.max_total_tokens)
+    async with RunClients(limits, budget, prices.cost, stop, reach) as accounts, AsyncExitStack() as stack:
+        check_judge_usable(plan, accounts)
         similarity = make_similarity(plan, accounts)
         calls = make_call_scoring(store, plan, accounts)
         found = open_scorers(plan, accounts, prices, limits, reach)
         stack.callback(found.close)
         scorings = {
             each.typed: make_scoring(
-                plan, each, accounts, similarity, calls, found, no_judge_reason=reach.explain_unavailable_function(each)
+                plan, each, accounts, similarity, calls, found, no_judge_reason=reach.explain_unavailable_judge(each)
             )
             for each in plan.targets
         }
 
-        failed: set[Key] = set()
+        failed: set[ResultKey] = set()
 
         async def judge_one(work: tuple[Case, Result]) -> Result:
             case, result = work
@@ -491,8 +502,8 @@ async def rescore_run(
                 failed.add(result.key)
             return judged
 
-        progress = Progress(run, 0, budget=budget, get_waiting_s=accounts.rate_limit_wait_s)
-        pairs = store.results.iterate_with_cases(run.id) if results is None else results
+        progress = Progress(run, 0, budget=budget, get_rate_limit_wait_s=accounts.rate_limit_wait_s)
+        pairs = store.results.iterate_with_cases(run.id) if results_to_rescore is None else results_to_rescore
         replies: Iterator[tuple[Case, Result]] = (pair for pair in pairs if pair[1].reply is not None)
         with store.scorings.begin_rescoring(run.id, label) as scoring:
             pool = WorkerPool(WorkFeed(split_into_chunks(replies)), limits.concurrency, judge_one, identity)
@@ -504,7 +515,7 @@ async def rescore_run(
                     if some:
                         await asyncio.to_thread(add, [(each.key, each.checks) for each in some])
                 failed.difference_update(each.key for each in judged)
-                progress.results, progress.stored_count = judged, progress.stored_count + len(judged)
+                progress.new_results, progress.stored_count = judged, progress.stored_count + len(judged)
                 if watch:
                     watch(progress)
             if stop:
@@ -514,9 +525,9 @@ async def rescore_run(
     return scoring.number
 
 
-def _with_judges(plan: Plan, judges: Sequence[Target], reach: ProviderReach) -> Plan:
+def _with_judges(plan: Plan, judges: Sequence[Target], reach: ProviderAccess) -> Plan:
     """Return a plan with other judges; raise an error if one is a function that this process does not have."""
     for each in judges:
-        if lost := reach.explain_unavailable_function(each):
+        if lost := reach.explain_unavailable_judge(each):
             raise InvalidInput(lost)
     return replace(plan, judge=judges[0] if judges else None, other_judges=tuple(judges[1:]))

@@ -8,10 +8,10 @@ PramanaError                    something Pramana can explain; never a stack tra
 ├── BrokenPlugin                an installed package registered something unusable
 ├── WeightsMissing              an embedded model's weights are missing and could not be downloaded
 │   └── EngineMissing           the runtime of an embedded model is not installed
-├── Locked                      stored secrets cannot be decrypted with the available keys
+├── SecretsLocked               stored secrets cannot be decrypted with the available keys
 ├── StoreFailed                 the database failed
 ├── AlreadyRunning              another process is working on this run
-├── Conflict                    the current state does not allow it: the run has ended, or the version changed
+├── StateConflict               the current state does not allow it: the run has ended, or the version changed
 ├── BudgetSpent                 the run's cost or token limit is reached: stops it at once
 ├── Stopped                     the run was stopped before this request was sent
 └── ProviderError               a provider did not reply as expected; says whether a retry may help
@@ -23,8 +23,8 @@ PramanaError                    something Pramana can explain; never a stack tra
     │   └── Unreachable         no connection: stops the run at once if no request has succeeded yet
     ├── NotAnApi                a 404 that is not about the model: stops the run likewise
     ├── BrokenReply             the reply is cut off or not in the provider's format
-    ├── AddressRefused          the address is not allowed, such as a private one: stops the run at once
-    ├── KeyInAnswer             the reply contains an API key, so it is not stored
+    ├── AddressNotAllowed       the address is not allowed, such as a private one: stops the run at once
+    ├── ApiKeyInReply           the reply contains an API key, so it is not stored
     └── Rejected                the provider rejected the request; may name the parameter at fault
 
 Problems are values (`Problem`): loaders collect them, and only a stage's border turns them into an exception.
@@ -205,7 +205,7 @@ def _escape_character(match: re.Match[str]) -> str:
 
 MAX_NOTED_PROBLEMS = 20
 """Maximum number of problems in a traceback."""
-MAX_FOLDED_PROBLEMS = 3
+MAX_PROBLEMS_IN_MESSAGE = 3
 """Maximum number of folded problems in a message."""
 
 
@@ -233,7 +233,7 @@ class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_cod
         """
         ordered = sorted(problems, key=lambda each: (each.file, each.line, each.column))
         folded = fold_repeats(ordered)
-        shown = folded[: 1 if len(folded) == len(ordered) else MAX_FOLDED_PROBLEMS]
+        shown = folded[: 1 if len(folded) == len(ordered) else MAX_PROBLEMS_IN_MESSAGE]
         others = max(total_count, len(ordered)) - sum(each.count for each in shown)
         more = f" (and {others:,} more)" if others else ""
         error = cls("; ".join(f"{each.first}{each.times}" for each in shown) + more, ordered)
@@ -275,7 +275,7 @@ class EngineMissing(WeightsMissing, code="engine_missing"):
     """The runtime of an embedded model is not installed."""
 
 
-class Locked(PramanaError, code="locked", http_status=503):
+class SecretsLocked(PramanaError, code="locked", http_status=503):
     """Stored secrets cannot be decrypted with the available keys."""
 
 
@@ -287,7 +287,7 @@ class AlreadyRunning(PramanaError, code="already_running", http_status=409):
     """Another process is working on this run."""
 
 
-class Conflict(PramanaError, code="conflict", http_status=409, exit_code=2):
+class StateConflict(PramanaError, code="conflict", http_status=409, exit_code=2):
     """The current state does not allow it."""
 
 
@@ -355,11 +355,11 @@ class BrokenReply(ProviderError, code="broken_reply", transient=True):
     """The reply is cut off or not in the provider's format."""
 
 
-class AddressRefused(ProviderError, code="address_refused", fatal=True):
+class AddressNotAllowed(ProviderError, code="address_refused", fatal=True):
     """The address is not on the public Internet, and this user may not use others."""
 
 
-class KeyInAnswer(ProviderError, code="key_in_answer"):
+class ApiKeyInReply(ProviderError, code="key_in_answer"):
     """The reply contains an API key, so it is neither stored nor scored."""
 
 
@@ -372,10 +372,10 @@ class Rejected(ProviderError, code="rejected"):
         """The parameter that the provider rejects, where it names one."""
 
 
-def _parse_seconds(given: object) -> float | None:
+def _parse_seconds(retry_after: object) -> float | None:
     """Return a valid number of seconds, or None: users' functions raise these errors too."""
     try:
-        seconds = float(given)  # type: ignore[arg-type] # which is what is tried
+        seconds = float(retry_after)  # type: ignore[arg-type] # which is what is tried
     except (TypeError, ValueError, OverflowError):
         return None
     return seconds if 0 <= seconds < float("inf") else None

@@ -1,7 +1,7 @@
 """Hashes and digests that identify suites, cases and results.
 
 `hash_suite`, `hash_result` and `hash_output` follow the published format byte for byte, so they match hashes computed
-elsewhere. `hash_case` and `RecordDigest` are Pramana's own: no two different inputs give the same bytes. A suite is
+elsewhere. `hash_case` and `RecordDigester` are Pramana's own: no two different inputs give the same bytes. A suite is
 never held in memory: sorting happens on disk, in one temporary file.
 """
 
@@ -60,7 +60,7 @@ def hash_result(model_id: str, case_id: str, output: str) -> str:
     """Return the hash of one result: model, case and output joined by `|`, as the published format defines it.
 
     If a field contains `|`, two different results can have the same hash; for its own records, Pramana uses
-    `RecordDigest`.
+    `RecordDigester`.
     """
     return hash_output(f"{model_id}|{case_id}|{output}")
 
@@ -120,7 +120,7 @@ def _drop_empty_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None and value != []}
 
 
-class RecordDigest:
+class RecordDigester:
     """Computes digests of one model's records in one run, with each field prefixed by its length, so that none collide.
 
     An absent system prompt differs from an empty one. Parameters are hashed as JSON. The part that all records share is
@@ -138,11 +138,11 @@ class RecordDigest:
             b"absent" if system_prompt is None else b"given " + _encode_text(system_prompt)
         )
 
-    def __call__(self, case: str, output: str, recognised: Sequence[str] = ()) -> str:
-        """Return the digest of an output for that case; `recognised` has digests of the sound played to the model."""
+    def __call__(self, case: str, output: str, sound_digests: Sequence[str] = ()) -> str:
+        """Return the digest of an output for that case; `sound_digests` are those of the sound played to the model."""
         digest = self._prefix_hash.copy()
         digest.update(prefix_with_length(case) + self._prompt + prefix_with_length(output))
-        for sound in recognised:
+        for sound in sound_digests:
             digest.update(prefix_with_length(sound))
         return HASH_PREFIX + digest.hexdigest()
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pramana.bench import HANDED_OVER_REASON, Progress, execute
 from pramana.errors import NotFound, PramanaError, StoreFailed, describe_exception
 from pramana.request import Limits
-from pramana.run.accounts import ProviderReach
+from pramana.run.accounts import ProviderAccess
 from pramana.run.call import Stage
 from pramana.run.engine import Stop
 from pramana.store.queue import CANCELLED_REASON, make_process_name
@@ -77,7 +77,7 @@ class Jobs:
         """Return the number of calls of a run at each stage; empty for a run that another process executes."""
         return self._calls.get(run_id, {})
 
-    def _watch_progress(self, progress: Progress) -> None:
+    def _report_call_stage_change(self, progress: Progress) -> None:
         run_id, now = progress.run.id, progress.count_calls()
         if now != self.count_calls(run_id):
             self._calls[run_id] = now
@@ -126,9 +126,9 @@ class Jobs:
         stop.add_callback(end_now)
         try:
             run = await asyncio.to_thread(self._store.runs.read, run_id)
-            reach = ProviderReach(is_for_other_users=True, allow_private_addresses=self._allow_private())
+            reach = ProviderAccess(is_for_other_users=True, allow_private_addresses=self._allow_private())
             limits = Limits(**run.limits)
-            await execute(self._store, run, limits, self._watch_progress, stop, reach=reach, is_claimed=True)
+            await execute(self._store, run, limits, self._report_call_stage_change, stop, reach=reach, is_claimed=True)
         except asyncio.CancelledError:
             log.info("run %s was dropped: %s", run_id, stop.reason)
         except StoreFailed as error:  # this server or another resumes the run when the store is back

@@ -50,13 +50,13 @@ class BadLine(ValueError):
         """Whether the line is valid JSON that exceeds Pramana's limits, so the error is not the author's."""
 
 
-def open_file(path: str | PathLike[str], content: bytes | None = None) -> BinaryIO:
+def open_file(path: str | PathLike[str], replacement_content: bytes | None = None) -> BinaryIO:
     """Open a file to read its lines; raise an error that names the file if it is missing.
 
-    `content` replaces the file's content; the path is then only a name.
+    `replacement_content` replaces the file's content; the path is then only a name.
     """
-    if content is not None:
-        return BytesIO(content)
+    if replacement_content is not None:
+        return BytesIO(replacement_content)
     if not isinstance(path, str | PathLike):
         raise InvalidInput(f"expected the path of a file, found {describe_value(path)}")
     try:
@@ -146,18 +146,27 @@ def parse_line(text: str) -> Any:
     return _parse_with(_STRICT_DECODER, text, "line")
 
 
-def parse_rfc8259(text: str, *, finite: bool = False) -> Any:
+def parse_rfc8259(text: str, *, refuse_infinite: bool = False) -> Any:
     """Return the value of JSON text by RFC 8259 alone: duplicate keys are allowed, NaN is not.
 
-    The grammar has no largest number; with `finite`, a number that overflows to infinity is refused.
+    The grammar has no largest number; with `refuse_infinite`, a number that overflows to infinity is refused.
     """
     return _parse_with(
-        _RFC8259_FINITE_DECODER if finite else _RFC8259_DECODER, text, "text", unique=False, finite=finite
+        _RFC8259_FINITE_DECODER if refuse_infinite else _RFC8259_DECODER,
+        text,
+        "text",
+        refuse_duplicate_keys=False,
+        refuse_infinite=refuse_infinite,
     )
 
 
 def _parse_with(
-    decoder: json.JSONDecoder, text: str, text_kind: str, *, unique: bool = True, finite: bool = True
+    decoder: json.JSONDecoder,
+    text: str,
+    text_kind: str,
+    *,
+    refuse_duplicate_keys: bool = True,
+    refuse_infinite: bool = True,
 ) -> Any:
     refuse_deep_nesting(text)
     try:
@@ -165,7 +174,9 @@ def _parse_with(
     except json.JSONDecodeError as error:
         raise _explain_decode_error(text, error, text_kind) from None
     except ValueError:  # _RefusedValue, or an integer beyond the interpreter's limit
-        raise _find_refused_value(text, unique=unique, finite=finite) from None
+        raise _find_refused_value(
+            text, refuse_duplicate_keys=refuse_duplicate_keys, refuse_infinite=refuse_infinite
+        ) from None
 
 
 _BRACKET_RE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{\[]|[}\]]', re.DOTALL)
@@ -295,10 +306,10 @@ def find_columns(text: str, wanted: Iterable[KeyOrValuePath]) -> dict[KeyOrValue
         at = (place.path, place.is_key)
         if at in places_wanted:
             found.setdefault(at, place.column)
-    return {each: _find_nearest_parent_column(found, each) for each in asked}
+    return {each: _find_own_or_parent_column(found, each) for each in asked}
 
 
-def _find_nearest_parent_column(columns: Mapping[KeyOrValuePath, int], wanted: KeyOrValuePath) -> int:
+def _find_own_or_parent_column(columns: Mapping[KeyOrValuePath, int], wanted: KeyOrValuePath) -> int:
     path, _ = wanted
     ancestors = ((path[:depth], False) for depth in range(len(path) - 1, -1, -1))
     return next((columns[each] for each in (wanted, *ancestors) if each in columns), 1)
@@ -336,7 +347,7 @@ _NUMBER_OR_CONSTANT_RE = re.compile(
 )
 
 
-def _find_refused_value(text: str, *, unique: bool, finite: bool) -> BadLine:
+def _find_refused_value(text: str, *, refuse_duplicate_keys: bool, refuse_infinite: bool) -> BadLine:
     """Find the value that the parser refused: a number that is not finite or too long, or a duplicate key.
 
     The text is valid JSON up to there; anything may follow.
@@ -344,7 +355,7 @@ def _find_refused_value(text: str, *, unique: bool, finite: bool) -> BadLine:
     first: dict[JsonPath, int] = {}
     for place in iterate_tokens(text):
         if place.is_key:
-            if unique and place.path in first:
+            if refuse_duplicate_keys and place.path in first:
                 message = f"duplicate key {quote_text(place.text)} in one object; the first is at column"
                 return BadLine(f"{message} {first[place.path]}", place.column, place.path)
             first[place.path] = place.column
@@ -354,7 +365,7 @@ def _find_refused_value(text: str, *, unique: bool, finite: bool) -> BadLine:
                 return BadLine(message, place.column, place.path)
             if not number["rest"] and len(number["digits"]) > 4300:
                 return BadLine("a number of more than 4,300 digits", place.column, place.path, exceeds_our_limits=True)
-            if finite and number["rest"] and abs(float(number[0])) == float("inf"):
+            if refuse_infinite and number["rest"] and abs(float(number[0])) == float("inf"):
                 message = f"{number[0][:40]} is too large for a number"
                 return BadLine(message, place.column, place.path, exceeds_our_limits=True)
     return BadLine("not valid JSON")

@@ -45,7 +45,7 @@ class Assertion(Struct, frozen=True, array_like=True):
     """The JSON Schema of a `json_schema` assertion."""
 
 
-class Source(Struct, frozen=True):
+class SourceLocation(Struct, frozen=True):
     """Where a case was read, for messages only: not part of the case's identity."""
 
     file: str
@@ -101,7 +101,7 @@ class Case(Struct, frozen=True, eq=False):
     """What the caller says, starting with the prompt; empty for a prompt alone without assertions on its answer."""
     conditions: str = ""
     """The conditions of a spoken prompt: `noise=10dB,phone`."""
-    source: Source | None = None
+    source: SourceLocation | None = None
 
     def __eq__(self, other: object) -> bool:
         """Compare content only: where a case was read does not matter."""
@@ -199,7 +199,7 @@ class Utterance(Struct, frozen=True):
 
     line: Line
     samples: Any
-    """A numpy array of 16-bit samples at `pramana.audio.CALLER_RATE`."""
+    """A numpy array of 16-bit samples at `pramana.audio.CALLER_SAMPLE_RATE`."""
     digest: str
 
 
@@ -241,7 +241,7 @@ class Usage(Struct, frozen=True):
     """Input tokens read from the provider's prompt cache."""
 
 
-class Call(Struct, frozen=True):
+class RecordedCall(Struct, frozen=True):
     """The stored artifacts of a spoken conversation: everything measured can be computed from them again."""
 
     recording: str
@@ -294,7 +294,7 @@ class Reply(Struct, frozen=True):
     """Embeddings: one per turn, in order."""
     answers: tuple[str, ...] = ()
     """The answer to each line of a script; `text` has all of them. Empty for a single prompt."""
-    call: Call | None = None
+    call: RecordedCall | None = None
     """The call of a spoken reply; `text` is then the transcript of what the agent said."""
     tool_calls: tuple[ToolCall, ...] = ()
     """The tools that the model calls, in order; `text` is empty if the reply has nothing else."""
@@ -313,7 +313,7 @@ class Failure(Struct, frozen=True):
     message: str
 
 
-class Key(Struct, frozen=True):
+class ResultKey(Struct, frozen=True):
     """What identifies a result within its run."""
 
     case: str
@@ -327,7 +327,7 @@ class Key(Struct, frozen=True):
 class Result(Struct, frozen=True):
     """The outcome of one case for one model, variant and repeat: the reply or the failure, and the checks."""
 
-    key: Key
+    key: ResultKey
     case_id: str
     reply: Reply | None
     failure: Failure | None

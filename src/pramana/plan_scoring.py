@@ -17,11 +17,11 @@ from pramana.planning import resolve_model
 from pramana.providers.names import is_voice_agent
 from pramana.providers.prices import FUNCTION_KIND, Prices
 from pramana.request import Limits
-from pramana.run.accounts import OpenAccounts, ProviderReach
+from pramana.run.accounts import ProviderAccess, RunClients
 from pramana.score.judge import Judge
 from pramana.score.panel import PANEL_SEPARATOR
-from pramana.score.scorers import Scorers, find_planned_scorers
-from pramana.score.scoring import NO_JUDGE_REASON, VOICE_JUDGE_REASON, Scoring
+from pramana.score.scorers import ScorerRunner, find_planned_scorers
+from pramana.score.scoring import NO_JUDGE_REASON, VOICE_JUDGE_REASON, ReplyChecker
 from pramana.score.similarity import Similarity, make_embed
 from pramana.score.speech import CallScoring
 from pramana.store.store import Store
@@ -29,7 +29,7 @@ from pramana.store.store import Store
 # ── Judges, similarity and scorers ──
 
 
-def make_call_scoring(store: Store, plan: Plan, accounts: OpenAccounts) -> CallScoring:
+def make_call_scoring(store: Store, plan: Plan, accounts: RunClients) -> CallScoring:
     """Return what measures the calls of a plan."""
     return CallScoring(store.blobs.get, accounts.make_recording_recognition(plan.stt), by_whisper=plan.stt is None)
 
@@ -37,12 +37,12 @@ def make_call_scoring(store: Store, plan: Plan, accounts: OpenAccounts) -> CallS
 def make_scoring(
     plan: Plan,
     target: Target,
-    accounts: OpenAccounts,
+    accounts: RunClients,
     similarity: Similarity,
     call_scoring: CallScoring,
-    scorers: Scorers,
+    scorers: ScorerRunner,
     no_judge_reason: str = "",
-) -> Scoring:
+) -> ReplyChecker:
     """Return all checks for the replies of one model of a plan.
 
     `no_judge_reason` is the reason if it cannot judge itself.
@@ -50,7 +50,7 @@ def make_scoring(
     agent = is_voice_agent(target) and target.provider not in NON_JUDGE_PROVIDERS
     named = plan.judges or (() if no_judge_reason else (target,))
     judges = [judge for each in named if (judge := _make_judge(each, accounts))]
-    return Scoring(
+    return ReplyChecker(
         judges[0] if judges else None,
         similarity,
         call_scoring,
@@ -61,13 +61,13 @@ def make_scoring(
     )
 
 
-def check_judge_reachable(plan: Plan, accounts: OpenAccounts) -> None:
+def check_judge_usable(plan: Plan, accounts: RunClients) -> None:
     """Raise an error if the judge cannot be used (missing key, unknown function) before any reply is judged."""
     for judge in plan.judges:
         accounts.get_text_client(judge)
 
 
-def _make_judge(target: Target, accounts: OpenAccounts) -> Judge | None:
+def _make_judge(target: Target, accounts: RunClients) -> Judge | None:
     """Return a model as a judge, or None for the embedded model and for voice agents."""
     if target.provider in NON_JUDGE_PROVIDERS or is_voice_agent(target):
         return None
@@ -78,10 +78,12 @@ def _make_judge(target: Target, accounts: OpenAccounts) -> Judge | None:
     return Judge(ask, target.model, target.typed, must_rate=target.provider != FUNCTION_KIND)
 
 
-def open_scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Limits, reach: ProviderReach) -> Scorers:
+def open_scorers(
+    plan: Plan, accounts: RunClients, prices: Prices, limits: Limits, reach: ProviderAccess
+) -> ScorerRunner:
     """Return the scorers of a plan; requests to models that they name count toward the run's limits."""
     if not plan.scorers:
-        return Scorers()
+        return ScorerRunner()
 
     @cache
     def judge_by_name(typed: str) -> Judge:
@@ -97,7 +99,7 @@ def open_scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Lim
             )
         return judge
 
-    return Scorers(
+    return ScorerRunner(
         find_planned_scorers(plan.scorers, reach.passed_functions.scorers),
         judge_by_name,
         reach.passed_functions.loop,
@@ -105,7 +107,7 @@ def open_scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Lim
     )
 
 
-def make_similarity(plan: Plan, accounts: OpenAccounts) -> Similarity:
+def make_similarity(plan: Plan, accounts: RunClients) -> Similarity:
     """Return what scores `semantic_similarity`: by the embedder of a plan, or by the embedded model."""
     if (embedder := plan.embedder) is None:
         return Similarity()
@@ -116,7 +118,7 @@ def make_similarity(plan: Plan, accounts: OpenAccounts) -> Similarity:
 # ── Prices ──
 
 
-def refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits, reach: ProviderReach) -> None:
+def refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits, reach: ProviderAccess) -> None:
     """Refuse a cost limit together with a model whose price is not known."""
     asked = [*plan.targets, *plan.judges, *([plan.embedder] if plan.embedder else [])]
     # Looked up in any case, before the first request: reading the price list takes 0.2 s, which would delay a reply.

@@ -34,15 +34,15 @@ from pramana.errors import (
     suggest_similar,
 )
 from pramana.hash import hash_case
-from pramana.load import CaseSources, is_library_path, path_exists
-from pramana.load.scenario import check_scenario
+from pramana.load import CaseSources, is_built_in_scenario_path, path_exists
+from pramana.load.scenario import parse_scenario_or_errors
 from pramana.model import Case, Plan, PlannedScorer, Run, Target, Usage
 from pramana.providers.kinds import CODE_RUNNING_KINDS, VARIABLES_BY_KIND
 from pramana.providers.names import is_voice_agent, resolve_embedder, resolve_target
 from pramana.providers.prices import Prices
 from pramana.providers.redaction import read_environment_secrets
 from pramana.request import LOCAL_ONLY_FIELDS, RunRequest, Selection
-from pramana.run.accounts import ProviderReach, make_accounts, read_configured_commands
+from pramana.run.accounts import ProviderAccess, make_accounts, read_configured_commands
 from pramana.run.speech import NOISY, PLAIN
 from pramana.score.scorers import make_planned_scorers
 from pramana.store.records import escape_text
@@ -56,7 +56,7 @@ MODALITIES = ("text", "voice", "noisy")
 def create_run(
     store: Store,
     request: RunRequest,
-    reach: ProviderReach | None = None,
+    reach: ProviderAccess | None = None,
     creator: str | None = None,
     *,
     warn: Callable[[Sequence[Problem]], object] | None = None,
@@ -68,7 +68,7 @@ def create_run(
     `warn` is called with the warnings about the files. `holder` is a process that executes the run at once, and `hook`
     stores what belongs to it, in the same transaction.
     """
-    reach = reach or ProviderReach()
+    reach = reach or ProviderAccess()
     chosen, plan = plan_with_cases(store, request, reach)
     if not reach.is_for_other_users and _uses_embedded_model(plan):
         from pramana.embedded.language import require_runtime
@@ -97,14 +97,14 @@ def create_run(
     )
 
 
-def make_plan(store: Store, request: RunRequest, reach: ProviderReach | None = None) -> Plan:
+def make_plan(store: Store, request: RunRequest, reach: ProviderAccess | None = None) -> Plan:
     """Return the plan of a request; nothing is stored or sent to a model."""
-    return plan_with_cases(store, request, reach or ProviderReach())[1]
+    return plan_with_cases(store, request, reach or ProviderAccess())[1]
 
 
-def estimate(store: Store, request: RunRequest, reach: ProviderReach | None = None) -> Estimate:
+def estimate(store: Store, request: RunRequest, reach: ProviderAccess | None = None) -> Estimate:
     """Return the estimate for a run; nothing is stored or sent to a model."""
-    chosen, plan = plan_with_cases(store, request, reach or ProviderReach())
+    chosen, plan = plan_with_cases(store, request, reach or ProviderAccess())
     prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
     called = {each.typed: is_voice_agent(each) for each in (*plan.targets, *plan.judges)}
 
@@ -140,7 +140,7 @@ def forecast_run_judging(store: Store, run: Run) -> JudgingForecast:
 
 
 def plan_with_cases(
-    store: Store, request: RunRequest, reach: ProviderReach, *, may_repeat_models: bool = False
+    store: Store, request: RunRequest, reach: ProviderAccess, *, may_repeat_models: bool = False
 ) -> "tuple[CaseSelection, Plan]":
     """Return the cases and the plan of a checked request; nothing is stored."""
     request.check()
@@ -150,7 +150,7 @@ def plan_with_cases(
         _refuse_leaked_keys(request)
     chosen = _choose_cases(store, request)
     reach = with_registered_providers(store, reach)
-    targets = tuple(_attach_description(resolve_model(model, reach)) for model in request.models)
+    targets = tuple(_attach_agent_description(resolve_model(model, reach)) for model in request.models)
     if not may_repeat_models:
         _refuse_duplicates(targets)
     judges = resolve_judges(request.judge, request.other_judges, reach)
@@ -158,10 +158,10 @@ def plan_with_cases(
         weights.verify_folder("piper")  # otherwise every case would fail on its own for lack of the weights
     return chosen, Plan(
         suite=chosen.name,
-        suite_hash=chosen.hash,
+        suite_hash=chosen.suite_hash,
         targets=targets,
         repeats=request.repeats,
-        parameters=request.sampling(),
+        parameters=request.make_sent_parameters(),
         system_prompt=request.system_prompt,
         judge=judges[0] if judges else None,
         other_judges=judges[1:],
@@ -207,11 +207,11 @@ class CaseSelection:
 
     store: Store
     files: CaseSources | None
-    scenarios: Selection | None
-    passed_cases: tuple[Case, ...] = ()
+    scenario_selection: Selection | None
+    python_cases: tuple[Case, ...] = ()
     """Cases built by a Python caller."""
-    selection: Selection = field(default_factory=Selection)
-    """Filters on `passed_cases`."""
+    python_case_filters: Selection = field(default_factory=Selection)
+    """Filters on `python_cases`."""
     limit: int | None = None
     """Limit on all of them together."""
 
@@ -219,15 +219,15 @@ class CaseSelection:
     def name(self) -> str:
         """Return the name of the cases in the plan."""
         named = [(self.files.name, self.files.selection)] if self.files else []
-        named += [("cases", self.selection)] if self.passed_cases else []
-        if self.scenarios is not None:
-            named.append(("scenarios", self.scenarios))
+        named += [("cases", self.python_case_filters)] if self.python_cases else []
+        if self.scenario_selection is not None:
+            named.append(("scenarios", self.scenario_selection))
         return "+".join(f"{name} (selection)" if selection else name for name, selection in named)
 
     @property
-    def hash(self) -> str | None:
+    def suite_hash(self) -> str | None:
         """Return the suite hash, if the cases are a complete suite."""
-        whole = self.files and not self.files.selection and self.scenarios is None and not self.passed_cases
+        whole = self.files and not self.files.selection and self.scenario_selection is None and not self.python_cases
         return self.files.suite_hash if self.files and whole else None
 
     def filters(self) -> dict[str, Any]:
@@ -235,34 +235,38 @@ class CaseSelection:
         of_files = (
             self.files.selection.to_recorded()
             if self.files
-            else self.selection.to_recorded()
-            if self.passed_cases
+            else self.python_case_filters.to_recorded()
+            if self.python_cases
             else {}
         )
-        of_scenarios = self.scenarios.to_recorded() if self.scenarios else {}
+        of_scenarios = self.scenario_selection.to_recorded() if self.scenario_selection else {}
         return {**of_files, "scenarios": of_scenarios} if of_files and of_scenarios else of_files or of_scenarios
 
     def cases(self) -> Iterator[Case]:
         """Yield the cases, reading them as needed."""
-        of_files = self.files.iterate_cases() if self.files else self.selection.select_cases(self.passed_cases)
-        if self.scenarios is None:
+        of_files = (
+            self.files.iterate_cases() if self.files else self.python_case_filters.select_cases(self.python_cases)
+        )
+        if self.scenario_selection is None:
             return of_files
-        return islice(chain(of_files, self._stored_scenarios(self.scenarios)), self.limit)
+        return islice(chain(of_files, self._stored_scenarios(self.scenario_selection)), self.limit)
 
     def make_no_cases_error(self) -> InvalidInput:
         """Return the error that explains why there are no cases."""
-        if self.scenarios is None:
-            name, filters = (self.files.name, self.files.selection) if self.files else ("the list", self.selection)
+        if self.scenario_selection is None:
+            name, filters = (
+                (self.files.name, self.files.selection) if self.files else ("the list", self.python_case_filters)
+            )
             return InvalidInput(f"no case of {name} passes the filters", hint=Hint("check_filters", filters))
         if self.filters():
-            what = "case" if self.files or self.passed_cases else "scenario"
+            what = "case" if self.files or self.python_cases else "scenario"
             return InvalidInput(f"no {what} passes these filters; check the spelling of the filters")
         return InvalidInput("no scenarios are stored yet", hint=Hint("import_scenarios"))
 
     def _stored_scenarios(self, selection: Selection) -> Iterator[Case]:
         for chunk in self.store.scenarios.iterate_chunks(selection):
             for each in chunk:
-                scenario, problems = check_scenario(msgspec.to_builtins(each))
+                scenario, problems = parse_scenario_or_errors(msgspec.to_builtins(each))
                 if scenario is None:
                     path, message = problems[0]
                     raise InvalidInput(f"the stored scenario {quote_text(each.id)} is not valid: {path}: {message}")
@@ -275,8 +279,8 @@ def _choose_cases(store: Store, request: RunRequest) -> CaseSelection:
         raise InvalidInput(
             "pass only one of these: cases, files, or a tier of a suite; pramana.cases_of reads cases from a file"
         )
-    paths, ids = _split_paths(request.paths)
-    scenarios = request.scenarios if ids is None else _make_stored_selection(store, ids, request)
+    paths, ids = _split_files_and_store_ids(request.paths)
+    scenarios = request.scenarios if ids is None else _make_stored_scenario_selection(store, ids, request)
     if paths:
         _refuse_unprefixed_ids(store, paths)
         files = CaseSources.from_files(paths, request.selection)
@@ -291,16 +295,16 @@ def _choose_cases(store: Store, request: RunRequest) -> CaseSelection:
     return CaseSelection(store, files, scenarios, request.cases, request.selection, limit)
 
 
-def choose_stored_cases(store: Store, paths: Sequence[Path], selection: Selection) -> Iterator[Case]:
+def iterate_cases_at_paths(store: Store, paths: Sequence[Path], selection: Selection) -> Iterator[Case]:
     """Yield the cases of files and of `store:` names that pass the filters."""
     return _choose_cases(store, RunRequest(models=(), paths=tuple(paths), selection=selection)).cases()
 
 
-def _split_paths(given: Sequence[Path]) -> tuple[tuple[Path, ...], tuple[str, ...] | None]:
+def _split_files_and_store_ids(paths: Sequence[Path]) -> tuple[tuple[Path, ...], tuple[str, ...] | None]:
     """Return the files, and the IDs that `store:` names: no IDs for the whole store, None without `store:`."""
-    named = [each for each in given if is_store_path(each)]
+    named = [each for each in paths if is_store_path(each)]
     ids = tuple(dict.fromkeys(str(each).removeprefix(STORE_PREFIX) for each in named))
-    return tuple(each for each in given if each not in named), (() if "" in ids else ids) if named else None
+    return tuple(each for each in paths if each not in named), (() if "" in ids else ids) if named else None
 
 
 def is_store_path(path: str | Path) -> bool:
@@ -308,7 +312,7 @@ def is_store_path(path: str | Path) -> bool:
     return str(path).startswith(STORE_PREFIX)
 
 
-def _make_stored_selection(store: Store, ids: tuple[str, ...], request: RunRequest) -> Selection:
+def _make_stored_scenario_selection(store: Store, ids: tuple[str, ...], request: RunRequest) -> Selection:
     """Return the filters on the store's scenarios: those of the request, restricted to the IDs that were named."""
     if request.scenarios is not None:
         raise InvalidInput(
@@ -327,7 +331,7 @@ def _make_stored_selection(store: Store, ids: tuple[str, ...], request: RunReque
 
 def _refuse_unprefixed_ids(store: Store, paths: Sequence[Path]) -> None:
     """Refuse a missing path that is the ID of a stored scenario, with what to type instead."""
-    missing = [str(each) for each in paths if not is_library_path(each) and not path_exists(each)]
+    missing = [str(each) for each in paths if not is_built_in_scenario_path(each) and not path_exists(each)]
     known = store.scenarios.find_existing([escape_text(each) for each in missing]) if missing else set()
     for each in missing:
         if each in known:
@@ -349,7 +353,7 @@ def _without_duplicates(cases: Iterator[Case]) -> Iterator[Case]:
 # ── Models ──
 
 
-def with_registered_providers(store: Store, reach: ProviderReach) -> ProviderReach:
+def with_registered_providers(store: Store, reach: ProviderAccess) -> ProviderAccess:
     """Return the reach of a run with the providers that its store has registered."""
     return (
         reach
@@ -358,7 +362,7 @@ def with_registered_providers(store: Store, reach: ProviderReach) -> ProviderRea
     )
 
 
-def resolve_judge(name: str | None, reach: ProviderReach) -> Target | None:
+def resolve_judge(name: str | None, reach: ProviderAccess) -> Target | None:
     """Return the named judge; None: each model judges itself."""
     judge = resolve_model(name, reach) if name else None
     if judge and judge.provider in NON_JUDGE_PROVIDERS:
@@ -366,7 +370,7 @@ def resolve_judge(name: str | None, reach: ProviderReach) -> Target | None:
     return judge
 
 
-def resolve_judges(judge: str | None, others: Sequence[str], reach: ProviderReach) -> tuple[Target, ...]:
+def resolve_judges(judge: str | None, others: Sequence[str], reach: ProviderAccess) -> tuple[Target, ...]:
     """Return the named judges: one, several that form a panel, or none."""
     if judge is None and others:
         raise InvalidInput("other judges were named, but no judge")
@@ -378,7 +382,7 @@ def resolve_judges(judge: str | None, others: Sequence[str], reach: ProviderReac
     return found
 
 
-def resolve_embedder_model(name: str | None, reach: ProviderReach) -> Target | None:
+def resolve_embedder_model(name: str | None, reach: ProviderAccess) -> Target | None:
     """Return the embedder; None for all-MiniLM-L6-v2 in this process, whose name is `local`."""
     if name in (None, "local"):
         return None
@@ -387,7 +391,7 @@ def resolve_embedder_model(name: str | None, reach: ProviderReach) -> Target | N
     )
 
 
-def providers_missing_keys(store: Store, request: RunRequest, reach: ProviderReach) -> dict[str, str]:
+def explain_missing_provider_keys(store: Store, request: RunRequest, reach: ProviderAccess) -> dict[str, str]:
     """Return the providers of a request whose key is missing, each with what to do; no request is sent."""
     reach = with_registered_providers(store, reach)
     accounts, found = make_accounts(reach, None), dict[str, str]()
@@ -405,7 +409,7 @@ def providers_missing_keys(store: Store, request: RunRequest, reach: ProviderRea
     return found
 
 
-def resolve_model(name: str, reach: ProviderReach) -> Target:
+def resolve_model(name: str, reach: ProviderAccess) -> Target:
     """Return the target of a typed model name, if `reach` allows it."""
     ours = {} if reach.is_for_other_users else read_configured_commands()
     return resolve_target(
@@ -417,9 +421,9 @@ def resolve_model(name: str, reach: ProviderReach) -> Target:
 
 
 def plan_scorers(
-    names: Sequence[str], reach: ProviderReach, planned: Sequence[PlannedScorer] = ()
+    names: Sequence[str], reach: ProviderAccess, previously_planned: Sequence[PlannedScorer] = ()
 ) -> tuple[PlannedScorer, ...]:
-    """Return the scorers to record in a plan, with those `planned` before unless a new one has the same name.
+    """Return the scorers to record in a plan, with those `previously_planned` unless a new one has the same name.
 
     Only this machine's own user may name a local function, `python:module:name`.
     """
@@ -430,13 +434,13 @@ def plan_scorers(
     try:
         named = make_planned_scorers(names, reach.passed_functions.scorers)
         known = {each.name for each in named}
-        kept = [each.typed for each in planned if each.name not in known]
+        kept = [each.typed for each in previously_planned if each.name not in known]
         return (*make_planned_scorers(kept, reach.passed_functions.scorers), *named)
     except InvalidInput as error:
         raise InvalidInput.from_problems([Problem(str(error), "scorers")]) from error
 
 
-def _attach_description(target: Target) -> Target:
+def _attach_agent_description(target: Target) -> Target:
     """Return a target with the contents of its description file, so that a resumed run uses what was read at its start.
 
     `websocket:FILE` is the agent that the file describes; in `websocket:FILE#NAME`, NAME selects the model or agent.

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pramana.library import Report
     from pramana.library.pytest_integration import RunPassCount
 
-_RUNS = "pramana_runs"
+_RUNS_REPORT_ATTRIBUTE = "pramana_runs"
 """The key of a test report's runs; pytest-xdist sends them from the workers with the report."""
-_NEW_RUNS = pytest.StashKey[list["RunPassCount"]]()
+_UNREPORTED_RUNS_KEY = pytest.StashKey[list["RunPassCount"]]()
 """Runs that are not yet in a report."""
 
 
@@ -66,7 +66,7 @@ def pramana_evaluate(request: pytest.FixtureRequest) -> "Callable[..., Report]":
         config.getoption("pramana_judge"),
         default_model=config.getini("pramana_model") or None,
         default_judge=config.getini("pramana_judge") or None,
-        runs=config.stash.setdefault(_NEW_RUNS, []),
+        runs=config.stash.setdefault(_UNREPORTED_RUNS_KEY, []),
         full_trace=config.getoption("fulltrace"),
     )
 
@@ -75,15 +75,19 @@ def pramana_evaluate(request: pytest.FixtureRequest) -> "Callable[..., Report]":
 def pytest_runtest_makereport(item: pytest.Item) -> "Generator[None, Result[pytest.TestReport]]":
     """Add the runs of a test to its report."""
     outcome = yield
-    if runs := item.config.stash.get(_NEW_RUNS, None):
-        setattr(outcome.get_result(), _RUNS, [tuple(each) for each in runs])
+    if runs := item.config.stash.get(_UNREPORTED_RUNS_KEY, None):
+        setattr(outcome.get_result(), _RUNS_REPORT_ATTRIBUTE, [tuple(each) for each in runs])
         runs.clear()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print how many runs the session made, how many results passed, and where to see them."""
     reports = [report for found in terminalreporter.stats.values() for report in found]
-    runs = {run_id: (passed, total) for each in reports for run_id, passed, total in getattr(each, _RUNS, ())}
+    runs = {
+        run_id: (passed, total)
+        for each in reports
+        for run_id, passed, total in getattr(each, _RUNS_REPORT_ATTRIBUTE, ())
+    }
     if runs:
         number = "1 run" if len(runs) == 1 else f"{len(runs):,} runs"
         passed, total = (sum(each) for each in zip(*runs.values(), strict=True))

@@ -18,16 +18,16 @@ MAX_TOKEN_COUNT = 10**12
 """Maximum per reply: far above any real count, yet a database can add up millions of such replies."""
 
 
-def parse_token_count(given: object) -> int | None:
+def parse_token_count(reported_count: object) -> int | None:
     """Return a provider's token count, or None (unknown) if it is not a valid count.
 
     >>> *map(parse_token_count, (7, -1, 10**400, True, "7")),
     (7, None, None, None, None)
     """
-    return given if type(given) is int and 0 <= given <= MAX_TOKEN_COUNT else None
+    return reported_count if type(reported_count) is int and 0 <= reported_count <= MAX_TOKEN_COUNT else None
 
 
-def parse_usage(usage: Usage) -> Usage:
+def drop_invalid_token_counts(usage: Usage) -> Usage:
     """Return the usage with every invalid count set to None (unknown)."""
     asked, answered, cached = usage.input_tokens, usage.output_tokens, usage.cached_tokens
     if (
@@ -49,7 +49,7 @@ def add_usage(tokens: int | None, usage: Usage) -> int | None:
 # ── Tool calls and raw responses ──
 
 
-class NamedCall(Protocol):
+class ToolCallLike(Protocol):
     """A tool call, or a view of one."""
 
     @property
@@ -59,14 +59,14 @@ class NamedCall(Protocol):
     def arguments(self) -> str: ...
 
 
-MAX_SHOWN_CALL = 160
+MAX_SHOWN_CALL_LENGTH = 160
 """Characters of a tool call in a list or a reason."""
 
 
-def describe_calls(calls: Iterable[NamedCall], max_length: int | None = MAX_SHOWN_CALL) -> str:
+def describe_tool_calls(calls: Iterable[ToolCallLike], max_length: int | None = MAX_SHOWN_CALL_LENGTH) -> str:
     """Return tool calls on one line, each cut to `max_length` characters; None cuts none.
 
-    >>> describe_calls([ToolCall("get_weather", '{"city": "Paris"}'), ToolCall("get_time")])
+    >>> describe_tool_calls([ToolCall("get_weather", '{"city": "Paris"}'), ToolCall("get_time")])
     'called get_weather({"city": "Paris"}), get_time({})'
     """
     lines = (" ".join(f"{each.name}({each.arguments})".split()) for each in calls)
@@ -75,15 +75,17 @@ def describe_calls(calls: Iterable[NamedCall], max_length: int | None = MAX_SHOW
     return f"called {', '.join(lines)}"
 
 
-def describe_reply(text: str, calls: Sequence[NamedCall], longest: int | None = MAX_SHOWN_CALL) -> str:
+def describe_reply(
+    text: str, calls: Sequence[ToolCallLike], max_call_length: int | None = MAX_SHOWN_CALL_LENGTH
+) -> str:
     """Return the text of a reply, or the tools that it called instead; empty if there is neither.
 
-    Who decides by it, a judge or a comparison, needs whole calls: `longest` None.
+    Who decides by it, a judge or a comparison, needs whole calls: `max_call_length` None.
 
     >>> describe_reply(" ", [ToolCall("get_time")]), describe_reply("Noon.", [ToolCall("get_time")])
     ('(no text; called get_time({}))', 'Noon.')
     """
-    return text if text.strip() or not calls else f"(no text; {describe_calls(calls, longest)})"
+    return text if text.strip() or not calls else f"(no text; {describe_tool_calls(calls, max_call_length)})"
 
 
 def encode_raw_response(response: Any) -> bytes:

@@ -89,25 +89,25 @@ class Selection(Struct, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         return bool(self.to_recorded())
 
-    def empty_filters(self) -> list[str]:
+    def list_filters_given_as_empty(self) -> list[str]:
         """Return the names of the filters that were given as an empty list, which is not the same as left out.
 
-        >>> Selection(ids=()).empty_filters(), Selection().empty_filters()
+        >>> Selection(ids=()).list_filters_given_as_empty(), Selection().list_filters_given_as_empty()
         (['ids'], [])
         """
         return [name for name in _OPTION_BY_FILTER if (value := getattr(self, name)) is not NO_FILTER and not value]
 
-    def refuse_empty_filters(self, argument: str, published: Mapping[str, str] | None = None) -> None:
-        """Raise `InvalidInput` for a filter that was given as an empty list; `published` are the names of filters.
+    def refuse_empty_filters(self, argument_name: str, published_names: Mapping[str, str] | None = None) -> None:
+        """Raise `InvalidInput` for a filter that was given as an empty list; `published_names` names the filters.
 
         >>> Selection(all_tags=()).refuse_empty_filters("selection", {"all_tags": "allTags"})
         Traceback (most recent call last):
             ...
         pramana.errors.InvalidInput: selection: allTags is empty: no case would run; leave it out for all cases
         """
-        if empty := self.empty_filters():
-            name = (published or {}).get(empty[0], empty[0])
-            raise InvalidInput(f"{argument}: {name} is empty: no case would run; leave it out for all cases")
+        if empty := self.list_filters_given_as_empty():
+            name = (published_names or {}).get(empty[0], empty[0])
+            raise InvalidInput(f"{argument_name}: {name} is empty: no case would run; leave it out for all cases")
 
     def to_recorded(self) -> dict[str, object]:
         """Return the filters that are set, as plain data for the plan."""
@@ -229,13 +229,13 @@ class Limits(Struct, frozen=True, kw_only=True):
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod
-    def for_resumed_run(cls, kept: Mapping[str, Any], given: Mapping[str, Any]) -> "Limits":
+    def for_resumed_run(cls, stored_limits: Mapping[str, Any], new_limits: Mapping[str, Any]) -> "Limits":
         """Return the limits of a resumed run: the stored ones, overridden by those that are given.
 
         >>> Limits.for_resumed_run({"max_cost_usd": 2.0, "concurrency": 4}, {"concurrency": 8}).to_stored()
         {'max_cost_usd': 2.0, 'concurrency': 8, 'timeout_s': 120.0}
         """
-        limits = cls(**{**kept, **given})
+        limits = cls(**{**stored_limits, **new_limits})
         check_struct_values(limits)
         return limits
 
@@ -243,7 +243,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 class RunRequest(Struct, frozen=True, kw_only=True):
     """All options of a run.
 
-    >>> RunRequest(models=("fake",), temperature=None, max_tokens=50).sampling()
+    >>> RunRequest(models=("fake",), temperature=None, max_tokens=50).make_sent_parameters()
     {'temperature': None, 'seed': 42, 'max_tokens': 50}
     """
 
@@ -319,7 +319,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     cache: Annotated[bool, Meta(extra=LOCAL_ONLY_MARK)] = False
     """Whether to reuse cached replies to identical requests."""
 
-    def sampling(self) -> dict[str, Any]:
+    def make_sent_parameters(self) -> dict[str, Any]:
         """Return every parameter that is sent with a case; the value None stops a default from being sent."""
         stated = {name: getattr(self, name) for name in MODEL_PARAMETER_FIELDS}
         unset = {
@@ -423,7 +423,7 @@ def _find_fields_with_mark(mark: str) -> dict[str, FieldInfo]:
 
 MODEL_PARAMETER_FIELDS = _find_fields_with_mark("sampling")
 """The fields that are model parameters."""
-DEFAULT_PARAMETERS = RunRequest(models=()).sampling()
+DEFAULT_PARAMETERS = RunRequest(models=()).make_sent_parameters()
 """The parameters that a run sends by default."""
 LOCAL_ONLY_FIELDS = _find_fields_with_mark("local_only")
 """The fields that only this machine's own user may set."""

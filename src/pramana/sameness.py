@@ -26,18 +26,18 @@ from pramana.analyse.numbers import pluralise
 from pramana.assertions import check_output
 from pramana.border_search import find_border_prompts
 from pramana.errors import InvalidInput, PramanaError, ProviderError, Stopped, quote_text
-from pramana.hash import RecordDigest, hash_case, hash_result
+from pramana.hash import RecordDigester, hash_case, hash_result
 from pramana.model import (
     Case,
     Check,
     Failure,
-    Key,
     Outcome,
     Pairing,
     Plan,
     Reply,
     Request,
     Result,
+    ResultKey,
     Run,
     Target,
     Turn,
@@ -45,7 +45,7 @@ from pramana.model import (
 from pramana.planning import DEFAULT_SUITE, DEFAULT_TIER, plan_with_cases
 from pramana.providers.logprobs import logprob_parameters, read_first_token_logprobs
 from pramana.request import LOCAL_ONLY_MARK, Limits, Name, RunName, RunNote, RunRequest, Selection, check_struct_values
-from pramana.run.accounts import OpenAccounts, ProviderReach
+from pramana.run.accounts import ProviderAccess, RunClients
 from pramana.run.asking import TextClient, ask_lines_in_turn
 from pramana.run.engine import Stop
 from pramana.store.store import Store
@@ -126,11 +126,11 @@ class SameRequest(Struct, frozen=True, kw_only=True):
 
 
 def create_same_run(
-    store: Store, request: SameRequest, reach: ProviderReach | None = None, creator: str | None = None
+    store: Store, request: SameRequest, reach: ProviderAccess | None = None, creator: str | None = None
 ) -> Run:
     """Check a request and store its run; `bench.execute` executes it."""
     check_struct_values(request)
-    reach, stated = reach or ProviderReach(), request.to_run_request()
+    reach, stated = reach or ProviderAccess(), request.to_run_request()
     chosen, plan = plan_with_cases(store, stated, reach, may_repeat_models=True)
     if plan.variants != ("text",):
         raise InvalidInput("only models that answer text can be tested pair by pair; name two text models")
@@ -214,7 +214,7 @@ class _PairedCalls:
     plan: Plan
     pairing: Pairing
     cases: Mapping[str, Case]
-    stored: Mapping[Key, Result]
+    stored: Mapping[ResultKey, Result]
     """Results of earlier sittings: what was sent once is not sent again."""
     endpoints: tuple[_Endpoint, _Endpoint]
     stop: Stop
@@ -319,7 +319,7 @@ class _PairedCalls:
         endpoint = self.endpoints[side]
         target = endpoint.target
         digest = self.digests.setdefault(case.id, hash_case(case))
-        key = Key(digest, target.typed, "text", repeat)
+        key = ResultKey(digest, target.typed, "text", repeat)
         if key in self.stored:
             return self.stored[key]
         system = (Turn("system", self.plan.system_prompt),) if self.plan.system_prompt else ()
@@ -334,14 +334,14 @@ class _PairedCalls:
             if error.fatal:
                 raise
             return Result(key, case.id, None, Failure(error.code, str(error)), (), None, None)
-        record = RecordDigest(
+        record = RecordDigester(
             model=target.typed, parameters=named, suite_hash="", system_prompt=self.plan.system_prompt
         )
         hashed = hash_result(target.model, case.id, reply.text)
         return Result(key, case.id, reply, None, (_make_check(case, reply),), hashed, record(digest, reply.text, ()))
 
 
-def stream_pairs(store: Store, run: Run, accounts: OpenAccounts, stop: Stop) -> AsyncGenerator[list[Result]]:
+def stream_pairs(store: Store, run: Run, accounts: RunClients, stop: Stop) -> AsyncGenerator[list[Result]]:
     """Return the results of a test in batches, each pair in one, until it has its answer or is stopped.
 
     Raises at once if an endpoint cannot be used, before anything is sent.

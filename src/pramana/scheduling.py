@@ -17,8 +17,8 @@ from typing import Any, Literal, NamedTuple
 from pramana import clock
 from pramana.alerting import AlertSettings, Delivery, deliver_due_alerts
 from pramana.bench import SCHEDULER_STOPPED_REASON
-from pramana.errors import AlreadyRunning, Conflict, PramanaError, StoreFailed, describe_exception
-from pramana.run.accounts import ProviderReach
+from pramana.errors import AlreadyRunning, PramanaError, StateConflict, StoreFailed, describe_exception
+from pramana.run.accounts import ProviderAccess
 from pramana.run.engine import Stop
 from pramana.store.store import Store
 from pramana.store.watches import Watch, find_today
@@ -269,7 +269,7 @@ class Scheduler:
             self._report(SchedulerEvent("interrupted", watch, today))
         except AlreadyRunning:
             self._postpone(watch, today, BUSY_DELAY_S)
-        except Conflict as error:  # it was stopped, or another process has just ended the day
+        except StateConflict as error:  # it was stopped, or another process has just ended the day
             log.info("watch %s: %s", watch.id, error)
         except Exception as error:  # any error: the next watch must go on
             if not isinstance(error, PramanaError):
@@ -284,12 +284,12 @@ class Scheduler:
             elif stop:
                 self._report(SchedulerEvent("interrupted", watch, today))
             else:
-                self._report_failure(watch, today, Conflict("its run ended early"))
+                self._report_failure(watch, today, StateConflict("its run ended early"))
 
-    def _make_reach(self, watch: Watch) -> ProviderReach:
+    def _make_reach(self, watch: Watch) -> ProviderAccess:
         if watch.owner == "cli":
-            return ProviderReach()
-        return ProviderReach(is_for_other_users=True, allow_private_addresses=self._alert_settings().allow_private)
+            return ProviderAccess()
+        return ProviderAccess(is_for_other_users=True, allow_private_addresses=self._alert_settings().allow_private)
 
     def _postpone(self, watch: Watch, day: str, delay_s: float, failures: int = 0) -> float:
         until = clock.timestamp() + delay_s

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pramana.errors import InvalidInput, Unavailable, quote_text, suggest_similar
-from pramana.loopback.ticker import MAX_WAIT_BEFORE_EVENT_S, TICK_S, Ticker
-from pramana.model import Call, Case, Facets, Line, Outcome, Reply, Target, Utterance
+from pramana.loopback.ticker import PROCESSOR_WAIT_LOOKBACK_S, TICK_S, Ticker
+from pramana.model import Case, Facets, Line, Outcome, RecordedCall, Reply, Target, Utterance
 from pramana.providers.accounts import Account
 from pramana.providers.kinds import providers
 from pramana.providers.voice.embedded import EmbeddedRecognition
@@ -104,7 +104,7 @@ class MeasuredCalls:
 
     errors_s: list[float]
     """For each turn: the measured time minus the true one."""
-    waited_s: list[float]
+    processor_wait_s: list[float]
     """For each turn: how long the bench and the agent were ready to run and got no processor."""
     expected_turn_count: int
     ticker_lateness_s: list[float]
@@ -113,7 +113,7 @@ class MeasuredCalls:
     @property
     def unexplained_p95_s(self) -> float:
         """Return the 95th percentile of the error without the part caused by other processes on a busy machine."""
-        pairs = zip(self.errors_s, self.waited_s, strict=True)
+        pairs = zip(self.errors_s, self.processor_wait_s, strict=True)
         return _percentile(sorted(max(0.0, abs(error) - waited) for error, waited in pairs), 0.95)
 
 
@@ -202,7 +202,7 @@ def _measure_timing_errors(
             heard = turn["speech_end_at"] - FRAME_S + turn["speech_end_within_s"]
             error = line.voice_to_voice_s - (turn["sent_at"] + turn["leading_silence_s"] - heard)
             waited = turn["waited_s"] + ticker.processor_wait_s(
-                heard - MAX_WAIT_BEFORE_EVENT_S, turn["sent_at"] + MAX_WAIT_BEFORE_EVENT_S
+                heard - PROCESSOR_WAIT_LOOKBACK_S, turn["sent_at"] + PROCESSOR_WAIT_LOOKBACK_S
             )
             errors.append((error, waited))
     return errors
@@ -240,7 +240,7 @@ async def _background_load() -> AsyncIterator[None]:
     await ears.prepare()
     scoring = CallScoring({"recording": recording, "log": log}.__getitem__, ears)
     case = Case("scored", "scenario", (), Facets("information", "easy", "en"), script=(Line(SCORED_CALL_TEXTS[0]),))
-    reply = Reply(SCORED_CALL_TEXTS[1], call=Call("recording", "log"))
+    reply = Reply(SCORED_CALL_TEXTS[1], call=RecordedCall("recording", "log"))
     first = await scoring.score(case, reply)  # loads every model before any time is measured
     if first.outcome is not Outcome.PASSED:
         raise Unavailable(
@@ -269,8 +269,8 @@ def _make_finished_call() -> tuple[bytes, bytes]:
     from pramana import audio
     from pramana.embedded.voice import speak
 
-    rate = audio.RECORDING_RATE
-    asked, answered = (audio.resample(speak(text, "en"), audio.CALLER_RATE, rate) for text in SCORED_CALL_TEXTS)
+    rate = audio.RECORDING_SAMPLE_RATE
+    asked, answered = (audio.resample(speak(text, "en"), audio.CALLER_SAMPLE_RATE, rate) for text in SCORED_CALL_TEXTS)
     end = len(asked) / rate
     plays = end + FIRST_BYTE_S
     samples: Samples = np.zeros((round(plays * rate) + len(answered), 2), np.int16)
@@ -292,7 +292,7 @@ def _make_tone(seconds: float) -> "Samples":
 
     from pramana import audio
 
-    at = np.arange(round(seconds * audio.CALLER_RATE)) / audio.CALLER_RATE
+    at = np.arange(round(seconds * audio.CALLER_SAMPLE_RATE)) / audio.CALLER_SAMPLE_RATE
     return (9000 * np.cos(2 * np.pi * 330 * at)).astype(np.int16)
 
 

@@ -100,13 +100,13 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{escaped}"
 
 
-def read_secret_keys() -> tuple[str, ...]:
+def read_encryption_keys() -> tuple[str, ...]:
     """Return the keys that encrypt stored secrets: `PRAMANA_SECRET_KEY`, comma-separated, newest first."""
     stated = (read_variable("PRAMANA_SECRET_KEY") or "").split(",")
     return tuple(each.strip() for each in stated if each.strip())
 
 
-def key_file_path() -> Path:
+def encryption_key_file_path() -> Path:
     """Return the key file, used when no variable names keys; created on first use."""
     return data_folder() / "secret.key"
 
@@ -198,7 +198,7 @@ def is_debugging() -> bool:
     return read_variable("PRAMANA_DEBUG") not in (None, "0")
 
 
-def read_commands() -> Mapping[str, Mapping[str, Any]]:
+def read_agent_command_settings() -> Mapping[str, Mapping[str, Any]]:
     """Return the commands of `config.toml` in the data folder, the tables `[commands.NAME]`.
 
     Each has `argv` and, optionally, `timeout_s`. Only this local file can define a command: nothing that arrives from

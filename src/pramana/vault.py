@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pramana import settings
-from pramana.errors import Locked
+from pramana.errors import SecretsLocked
 from pramana.installation import make_install_command
 
 MAX_KEY_FILE_BYTES = 64 << 10
@@ -30,15 +30,15 @@ class Vault:
         try:
             from cryptography.fernet import Fernet, MultiFernet
         except ModuleNotFoundError:
-            raise Locked(
+            raise SecretsLocked(
                 f"stored API keys are encrypted, which needs an extra: {make_install_command('server')}"
             ) from None
 
         for number, key in enumerate(keys, 1):
             if not _KEY_RE.fullmatch(key):
-                raise Locked(f"key {number} of {origin} is not 32 bytes in base64; {_MAKE_KEY_ADVICE}")
+                raise SecretsLocked(f"key {number} of {origin} is not 32 bytes in base64; {_MAKE_KEY_ADVICE}")
         if not keys:
-            raise Locked(f"{origin} contains no key; {_MAKE_KEY_ADVICE}")
+            raise SecretsLocked(f"{origin} contains no key; {_MAKE_KEY_ADVICE}")
         self._origin = origin
         usual = str.maketrans("+/", "-_")  # openssl writes the standard alphabet of base64, Fernet the URL-safe one
         self._fernet = MultiFernet([Fernet(key.translate(usual)) for key in keys])
@@ -48,7 +48,7 @@ class Vault:
         return self._fernet.encrypt(secret.encode("utf-8", "surrogatepass")).decode()
 
     def decrypt(self, encrypted: str) -> str:
-        """Return the decrypted secret; raise `Locked` if none of the keys encrypted it."""
+        """Return the decrypted secret; raise `SecretsLocked` if none of the keys encrypted it."""
         return self._decrypt_or_raise(lambda: self._fernet.decrypt(encrypted.encode()).decode("utf-8", "surrogatepass"))
 
     def reencrypt(self, encrypted: str) -> str:
@@ -61,7 +61,7 @@ class Vault:
         try:
             return decrypt()
         except (InvalidToken, ValueError):
-            raise Locked(
+            raise SecretsLocked(
                 f"a stored API key was encrypted with another key than the one in {self._origin}; add the earlier key "
                 "there, after the new one, or set the provider's API key again"
             ) from None
@@ -72,8 +72,8 @@ def open_vault() -> Vault:
 
     A key file still decrypts when the variable is set, so that a team can move from one to the other.
     """
-    path = settings.key_file_path()
-    if stated := settings.read_secret_keys():
+    path = settings.encryption_key_file_path()
+    if stated := settings.read_encryption_keys():
         return Vault([*stated, *(_read_key_file(path) or ())], "PRAMANA_SECRET_KEY")
     found = _read_key_file(path)
     if found is None:
@@ -88,7 +88,7 @@ def _read_key_file(path: Path) -> list[str] | None:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if os.name == "posix" and mode & 0o077:
-                raise Locked(
+                raise SecretsLocked(
                     f"{path} can be read or written by others (mode {mode & 0o777:04o}), and anyone who reads it can "
                     f"decrypt every stored key; run: chmod 600 {path}, and rotate the key if others may have read it"
                 )
@@ -96,7 +96,7 @@ def _read_key_file(path: Path) -> list[str] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Locked(f"the key file {path} cannot be read: {error.strerror}") from None
+        raise SecretsLocked(f"the key file {path} cannot be read: {error.strerror}") from None
     return data.decode("utf-8", "replace").split()
 
 
@@ -117,7 +117,7 @@ def _make_key_file(path: Path) -> None:
         finally:
             staged.unlink(missing_ok=True)
     except OSError as error:
-        raise Locked(
+        raise SecretsLocked(
             f"the key file {path} cannot be created: {error.strerror}; make it writable, or set PRAMANA_SECRET_KEY "
             f"({_MAKE_KEY_ADVICE})"
         ) from None

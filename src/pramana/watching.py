@@ -24,12 +24,12 @@ from pramana.analyse.features import list_check_versions, make_border_days, make
 from pramana.analyse.instruments import DayFeatures, FeatureDay, is_day_usable
 from pramana.analyse.watch import InstrumentFinding, decide_period, find_highest_level
 from pramana.bench import WatchProgress, execute
-from pramana.errors import Conflict, NotFound
+from pramana.errors import NotFound, StateConflict
 from pramana.hash import hash_case
 from pramana.model import Plan, Result, Run
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest
-from pramana.run.accounts import ProviderReach
+from pramana.run.accounts import ProviderAccess
 from pramana.run.engine import Stop
 from pramana.store.queue import make_process_name
 from pramana.store.records import plan_to_plain
@@ -60,7 +60,7 @@ async def measure_day(
     *,
     progress: WatchProgress | None = None,
     stop: Stop | None = None,
-    reach: ProviderReach | None = None,
+    reach: ProviderAccess | None = None,
 ) -> DayMeasurement:
     """Measure the current day of a watch, or continue where a process was interrupted; a complete day stays as it is.
 
@@ -72,10 +72,10 @@ async def measure_day(
     if day is not None and day.status != "measuring":
         return DayMeasurement(day)
     stop = Stop() if stop is None else stop
-    reach = _restrict_reach(watch, reach or ProviderReach())
+    reach = _restrict_reach(watch, reach or ProviderAccess())
     try:
         run, is_claimed = _find_or_create_run(store, watch, today, reach)
-    except Conflict:  # the watch was stopped, or another process has just measured the day
+    except StateConflict:  # the watch was stopped, or another process has just measured the day
         day = store.watches.find_day(watch, today)
         if day is None or day.status == "measuring":
             raise
@@ -102,7 +102,7 @@ async def _continue_run(
     run: Run,
     progress: WatchProgress | None,
     stop: Stop,
-    reach: ProviderReach,
+    reach: ProviderAccess,
     *,
     is_claimed: bool,
 ) -> tuple[Run, bool]:
@@ -131,14 +131,14 @@ async def confirm_watch(
     budget_usd: float | None = None,
     progress: WatchProgress | None = None,
     stop: Stop | None = None,
-    reach: ProviderReach | None = None,
+    reach: ProviderAccess | None = None,
 ) -> Run:
     """Run the cases of a watch once more, beside its days: the statistic does not use them. Return the run.
 
     It costs at most `budget_usd`, or as much as a day of the watch may cost.
     """
     today = find_today()
-    reach = _restrict_reach(watch, reach or ProviderReach())
+    reach = _restrict_reach(watch, reach or ProviderAccess())
     hook = store.watches.make_claim(watch, today, "confirm", 0.0)
     request = make_day_request(watch, today)
     most = watch.budget_usd_per_day if budget_usd is None else budget_usd
@@ -159,7 +159,7 @@ def settle_past_days(store: Store, watch: Watch) -> None:
                 _end_day(store, watch, day, *runs)
 
 
-def _restrict_reach(watch: Watch, reach: ProviderReach) -> ProviderReach:
+def _restrict_reach(watch: Watch, reach: ProviderAccess) -> ProviderAccess:
     """Return a reach that is restricted if the watch belongs to users of a server, wherever it is measured."""
     if watch.owner == "cli" or reach.is_for_other_users:
         return reach
@@ -174,7 +174,7 @@ def _find_run(store: Store, watch: Watch, day: str, purpose: RunPurpose) -> Run 
 
 
 def _find_or_create_run(
-    store: Store, watch: Watch, day: str, reach: ProviderReach, purpose: RunPurpose = "batch"
+    store: Store, watch: Watch, day: str, reach: ProviderAccess, purpose: RunPurpose = "batch"
 ) -> tuple[Run, bool]:
     """Return the run of a day's cases, and whether this process has just created and claimed it."""
     run = _find_run(store, watch, day, purpose)
@@ -267,7 +267,7 @@ def _end_day(store: Store, watch: Watch, day: WatchDay, run: Run | None, answers
         )
         try:
             return store.watches.end_day(watch, day.day, ended, len(earlier))
-        except Conflict:
+        except StateConflict:
             if attempt == _MAX_DECISIONS - 1:
                 raise
     raise AssertionError  # the loop returns or raises

@@ -7,7 +7,7 @@ import pytest
 
 from pramana.analyse.voice import BoundedSeconds, CallTally, WordErrors
 from pramana.errors import InvalidInput
-from pramana.model import Check, Key, Outcome, Reply, Result
+from pramana.model import Check, Outcome, Reply, Result, ResultKey
 
 PASSED, FAILED, ERRORED, UNSCORED, SKIPPED = Outcome
 
@@ -37,7 +37,7 @@ def make_evidence(*lines: dict[str, Any], **more: Any) -> dict[str, Any]:
 def make_result(
     case: str = "a", variant: str = "voice", words: Outcome = PASSED, call: Outcome = PASSED, **given: Any
 ) -> Result:
-    key = Key(case, given.get("model", "m"), variant, given.get("repeat", 0))
+    key = ResultKey(case, given.get("model", "m"), variant, given.get("repeat", 0))
     checks = [Check("contains", "1", words, "")]
     if variant != "text":
         checks.append(Check("call", "1", call, "", None, given.get("evidence", make_evidence(make_line()))))
@@ -71,7 +71,7 @@ def test_each_line_of_each_call_is_counted_once_per_model_and_variant() -> None:
     first = found.by[0]
     assert str(first.voice_to_voice.p50) == "0.600 s"
     assert str(first.turn_taking.first_byte.p50) == "0.500 s"
-    assert first.leading_silence_s == pytest.approx(0.1)
+    assert first.median_leading_silence_s == pytest.approx(0.1)
     assert first.turn_taking.lines == 3
 
 
@@ -148,8 +148,8 @@ def test_the_voice_tax_covers_only_cases_that_were_also_typed() -> None:
 def test_skipped_and_unmeasured_calls_are_counted_without_times() -> None:
     unmeasured = Check("call", "1", ERRORED, "the call could not be measured")
     skipped = Check("voice", "1", SKIPPED, "which cannot be spoken")
-    broken = Result(Key("a", "m", "voice"), "a", Reply(""), None, (unmeasured,), None, None)
-    left = Result(Key("b", "m", "voice"), "b", None, None, (skipped,), None, None)
+    broken = Result(ResultKey("a", "m", "voice"), "a", Reply(""), None, (unmeasured,), None, None)
+    left = Result(ResultKey("b", "m", "voice"), "b", None, None, (skipped,), None, None)
     found = summarise_calls(broken, left)
     assert found is not None
     assert found.by == ()
@@ -194,8 +194,10 @@ def test_verdicts_based_on_our_own_transcript_are_counted(
     found = make_evidence(make_line())
     found["words"] |= words
     of_call = Check("call", "1", PASSED, "", None, found)
-    spoken = Result(Key("a", "m", "voice"), "a", Reply("", answers=answers), None, (of_call,), None, None)
+    spoken = Result(ResultKey("a", "m", "voice"), "a", Reply("", answers=answers), None, (of_call,), None, None)
     (row,) = summarise_calls(spoken).by
     assert row.by_ear == by_ear
-    errored = Result(Key("a", "m", "voice"), "a", Reply(""), None, (of_call, Check("x", "1", ERRORED, "")), None, None)
+    errored = Result(
+        ResultKey("a", "m", "voice"), "a", Reply(""), None, (of_call, Check("x", "1", ERRORED, "")), None, None
+    )
     assert summarise_calls(errored).by[0].by_ear == 0

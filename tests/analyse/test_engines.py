@@ -9,8 +9,8 @@ from pramana.model import Check, Outcome
 
 SMOL = EngineInfo("xllamacpp", "2026.10", "SmolLM2", "sha256:b179c952…", ("AVX", "AVX2"), 1)
 WHISPER = EngineInfo("ctranslate2", "4.8.4", "whisper", "w==1", ("AVX2",), 1)
-OLD = replace(SMOL, processor=(), threads=0)
-WIDE = replace(SMOL, processor=("AVX", "AVX2", "AVX512"))
+OLD = replace(SMOL, processor_features=(), threads=0)
+WIDE = replace(SMOL, processor_features=("AVX", "AVX2", "AVX512"))
 UNCHANGED = ", so results can differ although the model has not changed."
 
 
@@ -33,7 +33,7 @@ def test_another_processor_is_described_in_plain_words() -> None:
 
 
 def test_processor_features_with_equal_labels_are_listed_in_full() -> None:
-    found = describe_change(SMOL, replace(SMOL, processor=("AVX", "AVX2", "FMA")))
+    found = describe_change(SMOL, replace(SMOL, processor_features=("AVX", "AVX2", "FMA")))
     assert "(AVX AVX2, 1 thread), weights sha256:b179c952…, now on xllamacpp 2026.10 (AVX AVX2 FMA, 1" in found
 
 

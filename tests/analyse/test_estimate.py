@@ -38,10 +38,10 @@ def count_judge_calls(estimated: Estimate) -> int:
 def test_a_model_that_cannot_judge_gets_no_judge_calls(target: Target) -> None:
     found = estimate_run(target, repeats=3)
     assert count_judge_calls(found) == 0
-    assert found.unjudged_counts == {target.typed: 3}  # cases, not repeats
+    assert found.unjudged_cases_by_model == {target.typed: 3}  # cases, not repeats
     assert found.warnings == ["3 cases will have no verdict: name a judge"]
     judged = estimate_run(target, judge=MODEL)
-    assert (count_judge_calls(judged), judged.unjudged_counts, judged.warnings) == (4, {}, [])
+    assert (count_judge_calls(judged), judged.unjudged_cases_by_model, judged.warnings) == (4, {}, [])
 
 
 def test_a_self_judging_model_gets_judge_calls() -> None:
@@ -56,7 +56,7 @@ def test_models_without_a_judge_are_named() -> None:
 def test_cases_for_custom_scorers_need_no_judge_and_scorer_calls_are_not_estimated() -> None:
     plan = Plan("mine", None, (LOCAL,), scorers=(PlannedScorer("python:a:tone", "tone", "1"),))
     found = estimate(plan, CASES, lambda *_: 0.0, lambda _: False)
-    assert found.unjudged_counts == {"local": 2}  # those with llm_judge
+    assert found.unjudged_cases_by_model == {"local": 2}  # those with llm_judge
     assert found.warnings[1:] == ["not counted: model calls by scorers (tone)"]
     assert count_judge_calls(estimate(replace(plan, judge=MODEL), CASES, lambda *_: 0.0, lambda _: False)) == 2
 

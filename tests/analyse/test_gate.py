@@ -8,7 +8,7 @@ from scipy.stats import binom  # type: ignore[import-untyped]
 
 from pramana.analyse.gate import ExitDecision, check_pass_rate, decide_exit
 from pramana.analyse.summary import ResultTally, Summary
-from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Reply, Result
+from pramana.model import Case, Check, Facets, Failure, Outcome, Reply, Result, ResultKey
 
 ENDED = {"m": 0}
 Counts = dict[str, int]
@@ -25,11 +25,11 @@ def summarise_models(**models: Counts) -> Summary:
             for _ in range(counts.get(outcome.value, 0)):
                 number += 1
                 case = Case(f"{outcome.value}-{number}", "test_case", (), Facets("factual", "easy"))
-                tally.add(case, make_result(outcome, Key(f"sha256:{number}", model), case.id))
+                tally.add(case, make_result(outcome, ResultKey(f"sha256:{number}", model), case.id))
     return tally.summary()
 
 
-def make_result(outcome: Outcome, key: Key, case_id: str) -> Result:
+def make_result(outcome: Outcome, key: ResultKey, case_id: str) -> Result:
     if outcome is Outcome.ERRORED:
         return Result(key, case_id, None, Failure("unavailable", "a 500"), (), None, None)
     return Result(key, case_id, Reply("x"), None, (Check("contains", "1", outcome, "because"),), None, None)
@@ -131,7 +131,7 @@ def test_repeats_count_as_one_case_if_a_confidence_decides() -> None:
         case = Case(f"c-{number}", "test_case", (), Facets("factual", "easy"))
         for repeat in range(5):
             check = Check("contains", "1", Outcome.PASSED, "")
-            key = Key(f"sha256:{number}", "m", repeat=repeat)
+            key = ResultKey(f"sha256:{number}", "m", repeat=repeat)
             tally.add(case, Result(key, case.id, Reply("x"), None, (check,), None, None))
     assert decide_exit(tally.summary(), 0.9, ENDED, 0.95).exit_code == 0  # as many cases as one reply each needs
     assert decide_exit(tally.summary(), 0.91, ENDED, 0.95).exit_code == 4
@@ -260,7 +260,7 @@ def summarise_skipped(reason: str, count: int = 3, variant: str = "voice") -> Su
     for number in range(count):
         case = Case(f"c-{number}", "scenario", (), Facets("factual", "easy"))
         check = Check("call", "1", Outcome.SKIPPED, reason)
-        tally.add(case, Result(Key(f"sha256:{number}", "m", variant), case.id, None, None, (check,), None, None))
+        tally.add(case, Result(ResultKey(f"sha256:{number}", "m", variant), case.id, None, None, (check,), None, None))
     return tally.summary()
 
 

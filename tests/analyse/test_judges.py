@@ -2,7 +2,7 @@
 
 import pytest
 
-from pramana.analyse.judges import MAX_JUDGE_KEYS, JudgeTally
+from pramana.analyse.judges import MAX_SEPARATE_VERDICT_SOURCES, JudgeTally
 from pramana.model import Check, Outcome
 
 
@@ -117,9 +117,9 @@ def test_checks_without_a_verdict_have_no_judge() -> None:
 
 
 def test_many_judges_with_long_names_fit_one_short_sentence() -> None:
-    verdicts = [("m", make_check(f"{number} {'x' * 10_000}")) for number in range(2 * MAX_JUDGE_KEYS)]
+    verdicts = [("m", make_check(f"{number} {'x' * 10_000}")) for number in range(2 * MAX_SEPARATE_VERDICT_SOURCES)]
     (sentence,) = describe_mixed_judges(*verdicts)
-    assert sentence.endswith(f", {MAX_JUDGE_KEYS - 5:,} by other judges; uncalibrated")
+    assert sentence.endswith(f", {MAX_SEPARATE_VERDICT_SOURCES - 5:,} by other judges; uncalibrated")
     assert len(sentence) < 1_000
 
 

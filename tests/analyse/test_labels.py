@@ -10,11 +10,11 @@ DATED = ["openai:gpt-5-mini-2025-08-07", "openai:gpt-5-mini-2025-10-01"]
 
 def test_names_that_fit_are_unchanged() -> None:
     found = label_models(DATED, 28)
-    assert (found.prefix, list(found.labels.values())) == ("", DATED)
+    assert (found.dropped_prefix, list(found.labels.values())) == ("", DATED)
 
 
 def test_only_as_much_of_a_shared_prefix_is_dropped_as_necessary() -> None:
-    assert [label_models(DATED, room).prefix for room in (27, 21, 15)] == [
+    assert [label_models(DATED, room).dropped_prefix for room in (27, 21, 15)] == [
         "openai:", "openai:gpt-", "openai:gpt-5-mini-",
     ]  # fmt: skip
     assert list(label_models(DATED, 8).labels.values()) == ["…08-07", "…10-01"]
@@ -22,13 +22,13 @@ def test_only_as_much_of_a_shared_prefix_is_dropped_as_necessary() -> None:
 
 def test_a_prefix_is_cut_at_a_word_boundary() -> None:
     found = label_models(["http://localhost:8080/v1#mistral-7b", "http://localhost:8080/v1#mixtral-8x7b"], 15)
-    assert found.prefix == "http://localhost:8080/v1#"
+    assert found.dropped_prefix == "http://localhost:8080/v1#"
     assert list(found.labels.values()) == ["…mistral-7b", "…mixtral-8x7b"]
 
 
 def test_a_single_long_name_is_shortened_in_the_middle() -> None:
     found = label_models(["http://localhost:8080/v1#mistral-7b"], 21)
-    assert (found.prefix, found["http://localhost:8080/v1#mistral-7b"]) == ("", "http://loc…mistral-7b")
+    assert (found.dropped_prefix, found["http://localhost:8080/v1#mistral-7b"]) == ("", "http://loc…mistral-7b")
 
 
 def test_names_that_differ_in_the_middle_stay_distinct() -> None:

@@ -8,7 +8,7 @@ from scipy.stats import binom  # type: ignore[import-untyped]
 
 from pramana.analyse.repeats import RepeatTally, estimate_pass_all_k, estimate_pass_at_k
 from pramana.analyse.summary import ResultTally
-from pramana.model import Case, Check, Facets, Key, Outcome, Reply, Result
+from pramana.model import Case, Check, Facets, Outcome, Reply, Result, ResultKey
 from pramana.report.figures import describe_repeats
 
 
@@ -66,7 +66,7 @@ def test_a_summary_has_them_only_for_runs_with_repeats() -> None:
         case = Case(f"c-{number}", "test_case", (), Facets("factual", "easy"))
         for repeat in range(3):
             check = Check("contains", "1", Outcome.FAILED if repeat == number else Outcome.PASSED, "")
-            key = Key(f"sha256:{number}", "m", repeat=repeat)
+            key = ResultKey(f"sha256:{number}", "m", repeat=repeat)
             tally.add(case, Result(key, case.id, Reply("x"), None, (check,), None, None))
     summary = tally.summary()
     assert [(each.k, each.pass_all_k) for each in summary.repeats] == [(2, 0.5), (3, 0.25)]

@@ -17,7 +17,7 @@ from pramana.analyse.scores import (
     average_rubric_ratings,
 )
 from pramana.analyse.summary import ResultTally, explain_outcome
-from pramana.model import Case, Check, Facets, Key, Outcome, Reply, Result
+from pramana.model import Case, Check, Facets, Outcome, Reply, Result, ResultKey
 from pramana.report.figures import describe_scores as in_words
 from pramana.report.figures import make_rubric_rows
 
@@ -100,7 +100,7 @@ def test_versions_are_never_pooled_and_memory_is_bounded() -> None:
 
 
 def make_result(*checks: Check, model: str = "m", repeat: int = 0) -> Result:
-    return Result(Key("sha256:1", model, repeat=repeat), "a-1", Reply("x"), None, checks, None, None)
+    return Result(ResultKey("sha256:1", model, repeat=repeat), "a-1", Reply("x"), None, checks, None, None)
 
 
 def test_a_measurement_has_no_pass_rate_unless_it_has_a_threshold() -> None:

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pramana.analyse.spread import MAX_BINS, CountsByStep, SpreadTally, make_histogram, time_step
-from pramana.model import Key, Reply, Result
+from pramana.analyse.spread import MAX_BINS, CountsByTimeStep, SpreadTally, find_time_step_index, make_histogram
+from pramana.model import Reply, Result, ResultKey
 
 times = st.floats(0, 1e6, allow_nan=False) | st.sampled_from([0.001, 0.00106, 0.1, 0.3, 1.0, 3.15, 10.0, 1000.0])
 
 
-def count_times(some: list[float]) -> CountsByStep:
-    return CountsByStep(map(time_step, some))
+def count_times(some: list[float]) -> CountsByTimeStep:
+    return CountsByTimeStep(map(find_time_step_index, some))
 
 
 @given(st.lists(times, min_size=1, max_size=60))
@@ -45,7 +45,7 @@ def test_the_number_of_bins_grows_with_the_number_of_times() -> None:
     assert {each.start for each in make_histogram([count_times([0.1, 30.0])])} <= {
         digit * 10.0**power for digit in (1, 2, 5) for power in range(-1, 3)
     }
-    assert make_histogram([]) == make_histogram([CountsByStep()]) == []
+    assert make_histogram([]) == make_histogram([CountsByTimeStep()]) == []
 
 
 def test_times_below_a_millisecond_share_one_bin() -> None:
@@ -57,8 +57,8 @@ def test_times_below_a_millisecond_share_one_bin() -> None:
 def test_models_are_compared_on_one_scale() -> None:
     tally = SpreadTally({"a": "fake", "b": "fake"})
     for model, seconds in (("a", 0.1), ("a", 0.2), ("b", 3.0)):
-        tally.add(Result(Key("sha256:1", model), "x", Reply("", total_s=seconds), None, (), None, None))
-    tally.add(Result(Key("sha256:1", "b"), "x", Reply("", total_s=99.0, cached=True), None, (), None, None))
+        tally.add(Result(ResultKey("sha256:1", model), "x", Reply("", total_s=seconds), None, (), None, None))
+    tally.add(Result(ResultKey("sha256:1", "b"), "x", Reply("", total_s=99.0, cached=True), None, (), None, None))
     found = tally.summarise_times().latency_seconds
     assert found
     assert found.overall.count == 3

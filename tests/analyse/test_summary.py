@@ -8,7 +8,7 @@ import pytest
 
 from pramana.analyse.mean_bounds import rate_interval
 from pramana.analyse.summary import (
-    MAX_FAILED_RESULTS,
+    MAX_LISTED_FAILED_RESULTS,
     MAX_NAMED_CASES,
     MAX_REASON_LENGTH,
     MAX_REASONS,
@@ -21,7 +21,7 @@ from pramana.analyse.summary import (
     TimePercentiles,
     explain_outcome,
 )
-from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Reply, Result, Usage
+from pramana.model import Case, Check, Facets, Failure, Outcome, Reply, Result, ResultKey, Usage
 
 
 def make_case(case_id: str = "a-1", **facets: Any) -> Case:
@@ -38,7 +38,7 @@ def make_result(
     reply: Reply | None = None,
     **evidence: object,
 ) -> Result:
-    key = Key("sha256:1", model)
+    key = ResultKey("sha256:1", model)
     if outcome is Outcome.ERRORED and reply is None:
         return Result(key, case_id, None, Failure("unavailable", reason), (), None, None)
     checks = (Check(check, "1", outcome, reason, evidence=evidence),)
@@ -193,7 +193,7 @@ def test_failure_reasons_are_grouped_ignoring_numbers() -> None:
 
 
 def make_error(case_id: str, message: str) -> Result:
-    return Result(Key("sha256:1", "m"), case_id, None, Failure("provider_error", message), (), None, None)
+    return Result(ResultKey("sha256:1", "m"), case_id, None, Failure("provider_error", message), (), None, None)
 
 
 def test_different_errors_of_a_function_are_never_merged() -> None:
@@ -264,14 +264,14 @@ def test_the_reason_comes_from_the_deciding_check() -> None:
         Check("is_json", "1", Outcome.FAILED, "not JSON"),
         Check("judge", "1", Outcome.UNSCORED, "no judge"),
     )
-    found = Result(Key("sha256:1", "m"), "a-1", Reply("x"), None, checks, None, None)
+    found = Result(ResultKey("sha256:1", "m"), "a-1", Reply("x"), None, checks, None, None)
     assert explain_outcome(found) == "not JSON"
     assert (
-        explain_outcome(Result(Key("sha256:1", "m"), "a-1", None, None, (), None, None))
+        explain_outcome(Result(ResultKey("sha256:1", "m"), "a-1", None, None, (), None, None))
         == "no reply, and no reason was recorded"
     )
     assert (
-        explain_outcome(Result(Key("sha256:1", "m"), "a-1", Reply("x"), None, (), None, None))
+        explain_outcome(Result(ResultKey("sha256:1", "m"), "a-1", Reply("x"), None, (), None, None))
         == "no check applied to the reply"
     )
 
@@ -310,11 +310,11 @@ def test_memory_does_not_grow_with_the_results() -> None:
 
 def test_failures_are_kept_with_their_reasons_up_to_a_limit() -> None:
     tally = ResultTally()
-    for number in range(3 * MAX_FAILED_RESULTS):
+    for number in range(3 * MAX_LISTED_FAILED_RESULTS):
         tally.add(make_case(), make_result(Outcome.FAILED, case_id=f"a-{number}", reason="x" * 10_000))
     tally.add(make_case(), make_result(Outcome.ERRORED))
     found = tally.summary().failures
-    assert len(found) == MAX_FAILED_RESULTS
+    assert len(found) == MAX_LISTED_FAILED_RESULTS
     assert found[0] == FailedResult("a-0", "m", "text", 0, "x" * MAX_REASON_LENGTH)
     assert tally.summary().as_data()["failures"][1]["case"] == "a-1"
 
@@ -325,7 +325,7 @@ def test_a_row_counts_its_cases() -> None:
     for variant, outcome in (("text", Outcome.SKIPPED), ("voice", Outcome.PASSED)):
         for repeat in range(2):
             check = Check("call", "1", outcome, "")
-            key = Key("sha256:1", "m", variant, repeat)
+            key = ResultKey("sha256:1", "m", variant, repeat)
             tally.add(make_case(), Result(key, "a-1", Reply("x"), None, (check,), None, None))
     found = tally.summary()
     for rate in (
@@ -343,7 +343,8 @@ def test_a_case_with_all_variants_is_one_case() -> None:
         for variant in ("text", "voice"):
             check = Check("contains", "1", Outcome.PASSED, "")
             tally.add(
-                make_case(), Result(Key("sha256:1", model, variant), "a-1", Reply("x"), None, (check,), None, None)
+                make_case(),
+                Result(ResultKey("sha256:1", model, variant), "a-1", Reply("x"), None, (check,), None, None),
             )
     found = tally.summary()
     assert found.overall.interval == found.by["model"]["m"].interval == rate_interval(1, 1)

@@ -20,18 +20,18 @@ from pramana.analyse.voice import (
     Latency,
     LostAnswer,
     MeasuredLine,
-    TaxedAnswer,
+    ModalityResult,
     are_comparable,
     find_loss_cause,
     list_latency_observations,
-    make_voice_answer,
+    make_modality_result,
     measure_latency,
     measure_turn_taking,
     measure_voice_taxes,
     read_measured_lines,
 )
 from pramana.errors import InvalidInput
-from pramana.model import Check, Key, Outcome, Reply, Result
+from pramana.model import Check, Outcome, Reply, Result, ResultKey
 
 PASSED, FAILED, ERRORED, UNSCORED, SKIPPED = Outcome
 SHARES = {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "max": 100}
@@ -185,8 +185,8 @@ def test_lines_are_read_from_the_evidence_of_a_check() -> None:
 # ── The voice tax ──
 
 
-def make_spoken(outcome: Outcome, **more: Any) -> TaxedAnswer:
-    return TaxedAnswer("sha256:a", "m", 0, "voice", outcome, **({"has_complete_call": True} | more))
+def make_spoken(outcome: Outcome, **more: Any) -> ModalityResult:
+    return ModalityResult("sha256:a", "m", 0, "voice", outcome, **({"has_complete_call": True} | more))
 
 
 EVERYTHING = list(
@@ -203,7 +203,7 @@ def test_each_loss_gets_the_first_cause_that_applies(typed: Outcome) -> None:
         given_to = make_spoken(
             outcome,
             has_complete_call=called,
-            is_heard_correctly=heard,
+            is_caller_heard_correctly=heard,
             transcript_passed=transcript,
             sound_contradicts=contradicted,
             has_late_answer=late,
@@ -233,14 +233,14 @@ def test_each_loss_gets_the_first_cause_that_applies(typed: Outcome) -> None:
     assert len(EVERYTHING) == 5 * 5 * 2 * 3 * 2 * 2 * 2
 
 
-def make_typed(case: str, outcome: Outcome, model: str = "m", repeat: int = 0) -> TaxedAnswer:
-    return TaxedAnswer(case, model, repeat, "text", outcome)
+def make_typed(case: str, outcome: Outcome, model: str = "m", repeat: int = 0) -> ModalityResult:
+    return ModalityResult(case, model, repeat, "text", outcome)
 
 
 def make_voiced(
     case: str, outcome: Outcome, variant: str = "voice", model: str = "m", repeat: int = 0, **more: Any
-) -> TaxedAnswer:
-    return TaxedAnswer(case, model, repeat, variant, outcome, **({"has_complete_call": True} | more))
+) -> ModalityResult:
+    return ModalityResult(case, model, repeat, variant, outcome, **({"has_complete_call": True} | more))
 
 
 def test_the_voice_tax_is_counted_per_pair() -> None:
@@ -250,14 +250,14 @@ def test_the_voice_tax_is_counted_per_pair() -> None:
         make_typed("j", FAILED),
         make_typed("k", ERRORED),
         make_voiced("a", PASSED),
-        make_voiced("b", FAILED, is_heard_correctly=False),
-        make_voiced("c", ERRORED, transcript_passed=True, sound_contradicts=True, is_heard_correctly=True),
+        make_voiced("b", FAILED, is_caller_heard_correctly=False),
+        make_voiced("c", ERRORED, transcript_passed=True, sound_contradicts=True, is_caller_heard_correctly=True),
         make_voiced("d", ERRORED, has_late_answer=True),
-        make_voiced("e", FAILED, is_heard_correctly=True),
+        make_voiced("e", FAILED, is_caller_heard_correctly=True),
         make_voiced("f", SKIPPED),
         make_voiced("g", ERRORED, has_complete_call=False),
-        make_voiced("h", PASSED, is_heard_correctly=False),  # misheard, and answered all the same
-        make_voiced("i", FAILED, is_heard_correctly=False),
+        make_voiced("h", PASSED, is_caller_heard_correctly=False),  # misheard, and answered all the same
+        make_voiced("i", FAILED, is_caller_heard_correctly=False),
         make_voiced("j", PASSED),
         make_voiced("k", PASSED),
         make_voiced("z", PASSED),  # never typed
@@ -327,7 +327,12 @@ def test_each_spoken_answer_is_counted_once(
     answers = [make_typed(case, text, repeat=repeat) for case, repeat, text, *_ in rows]
     answers += [
         make_voiced(
-            case, outcome, repeat=repeat, has_complete_call=called, is_heard_correctly=heard, has_late_answer=late
+            case,
+            outcome,
+            repeat=repeat,
+            has_complete_call=called,
+            is_caller_heard_correctly=heard,
+            has_late_answer=late,
         )
         for case, repeat, _, outcome, called, heard, late in rows
     ]
@@ -346,7 +351,7 @@ def test_each_spoken_answer_is_counted_once(
 
 
 def make_result(*checks: Check, variant: str = "voice") -> Result:
-    return Result(Key("sha256:a", "m", variant, 1), "a-1", Reply("yes"), None, checks, None, None)
+    return Result(ResultKey("sha256:a", "m", variant, 1), "a-1", Reply("yes"), None, checks, None, None)
 
 
 def make_call_check(
@@ -364,50 +369,67 @@ RIGHT, WRONG = Check("contains", "1", PASSED, ""), Check("contains", "1", FAILED
 
 
 def test_a_typed_answer_has_no_call_data() -> None:
-    assert make_voice_answer(make_result(RIGHT, variant="text")) == TaxedAnswer("sha256:a", "m", 1, "text", PASSED)
+    assert make_modality_result(make_result(RIGHT, variant="text")) == ModalityResult(
+        "sha256:a", "m", 1, "text", PASSED
+    )
 
 
 @pytest.mark.parametrize(
     ("checks", "expected"),
     [
-        ((RIGHT, make_call_check()), {"outcome": PASSED, "is_heard_correctly": True, "transcript_passed": True}),
+        ((RIGHT, make_call_check()), {"outcome": PASSED, "is_caller_heard_correctly": True, "transcript_passed": True}),
         (
             (WRONG, make_call_check(heard=2)),
-            {"outcome": FAILED, "is_heard_correctly": False, "transcript_passed": False},
+            {"outcome": FAILED, "is_caller_heard_correctly": False, "transcript_passed": False},
         ),
         (
             (RIGHT, make_call_check(heard=None)),
-            {"outcome": PASSED, "is_heard_correctly": None, "transcript_passed": True},
+            {"outcome": PASSED, "is_caller_heard_correctly": None, "transcript_passed": True},
         ),
         (
             (RIGHT, make_call_check(ERRORED, state="contradicts")),
-            {"outcome": ERRORED, "is_heard_correctly": True, "transcript_passed": True, "sound_contradicts": True},
+            {
+                "outcome": ERRORED,
+                "is_caller_heard_correctly": True,
+                "transcript_passed": True,
+                "sound_contradicts": True,
+            },
         ),
         (
             (WRONG, make_call_check(ERRORED, state="silent", censored=True, waited_s=15.0, reason="no_answer")),
-            {"outcome": FAILED, "is_heard_correctly": True, "sound_contradicts": True, "has_late_answer": True},
+            {"outcome": FAILED, "is_caller_heard_correctly": True, "sound_contradicts": True, "has_late_answer": True},
         ),
         (
             (RIGHT, make_call_check(state="not checked")),
-            {"outcome": PASSED, "is_heard_correctly": True, "transcript_passed": True, "sound_contradicts": False},
+            {
+                "outcome": PASSED,
+                "is_caller_heard_correctly": True,
+                "transcript_passed": True,
+                "sound_contradicts": False,
+            },
         ),
         # The judge could not judge, or the provider hung up: nothing is known about the voice.
         (
             (Check("rubric", "1", ERRORED, ""), make_call_check()),
-            {"outcome": ERRORED, "is_heard_correctly": True, "has_complete_call": False},
+            {"outcome": ERRORED, "is_caller_heard_correctly": True, "has_complete_call": False},
         ),
         (
             (RIGHT, make_call_check(ERRORED, reason="closed")),
-            {"outcome": ERRORED, "is_heard_correctly": True, "transcript_passed": True, "has_complete_call": False},
+            {
+                "outcome": ERRORED,
+                "is_caller_heard_correctly": True,
+                "transcript_passed": True,
+                "has_complete_call": False,
+            },
         ),
     ],
 )
 def test_a_spoken_answer_is_read_from_its_result(checks: tuple[Check, ...], expected: dict[str, Any]) -> None:
-    assert make_voice_answer(make_result(*checks)) == TaxedAnswer(
+    assert make_modality_result(make_result(*checks)) == ModalityResult(
         "sha256:a", "m", 1, "voice", **({"has_complete_call": True} | expected)
     )
 
 
 def test_evidence_of_another_shape_does_not_crash() -> None:
     odd = Check("call", "1", PASSED, "", None, {"words": 3, "guard": [], "times": None})
-    assert make_voice_answer(make_result(RIGHT, odd)).is_heard_correctly is None
+    assert make_modality_result(make_result(RIGHT, odd)).is_caller_heard_correctly is None

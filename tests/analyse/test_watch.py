@@ -27,7 +27,7 @@ from pramana.analyse.watch_facts import (
 )
 from pramana.analyse.watch_sentences import describe_state
 from pramana.load.rows import make_case
-from pramana.model import Check, Key, Outcome, Reply, Result
+from pramana.model import Check, Outcome, Reply, Result, ResultKey
 
 PROMPTS = 20
 
@@ -293,7 +293,7 @@ def test_features_keep_numbers_and_no_text() -> None:
     passed, failed = (Check("contains", "1", outcome, "") for outcome in (Outcome.PASSED, Outcome.FAILED))
     replies = (Reply("yes it is", served_model="m-1", fingerprint="f", total_s=0.25), Reply("I cannot help with that."))
     results = [
-        Result(Key("d", "model", "text", repeat), "q", reply, None, (check,), None, None)
+        Result(ResultKey("d", "model", "text", repeat), "q", reply, None, (check,), None, None)
         for repeat, (reply, check) in enumerate(zip(replies, (passed, failed), strict=True))
     ]
     features = make_features({"d": case, "unsent": case}, ("text",), 3, results)

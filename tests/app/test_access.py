@@ -127,7 +127,11 @@ def test_a_use_case_is_refused_below_its_role(app: App, name: str) -> None:
 
 def test_a_setting_opens_only_submissions_and_badges_to_anonymous_callers(app: App) -> None:
     app.set_preferences(app.store.preferences.write({"anonymous_submission": True}))
-    assert ALLOW_ANONYMOUS_WHEN.keys() == {"submissions.submit", "submissions.submit_batch", "submissions.badge"}
+    assert ALLOW_ANONYMOUS_WHEN.keys() == {
+        "submissions.submit",
+        "submissions.submit_batch",
+        "submissions.count_badge_passes",
+    }
     for name, use_case in USE_CASES.items():
         if name in ALLOW_ANONYMOUS_WHEN:
             assert run(require_allowed_user(app, Credential(), use_case)) is ANONYMOUS
@@ -160,7 +164,7 @@ def resolve_role(app: App, credential: Credential) -> str | None:
     """Return the role that a credential gives; None if it is refused."""
 
     async def ask() -> str:
-        return (await server.describe_caller(app, credential)).role
+        return (await server.describe_current_user(app, credential)).role
 
     try:
         return asyncio.run(ask())
@@ -218,14 +222,14 @@ def test_the_error_says_how_to_create_a_token_when_none_is_valid(app: App) -> No
     made, secret = app.store.tokens.create("Ann", "admin")
     app.refresh_settings()
     with pytest.raises(Unauthorized, match="invalid token"):
-        run(server.describe_caller(app, Credential("pramana_" + "x" * 43)))
+        run(server.describe_current_user(app, Credential("pramana_" + "x" * 43)))
     app.store.tokens.revoke(made.id)
     for again in (app, App(app.store, tokens_required=True)):  # the same process, and after a restart
         again.refresh_settings()
         with pytest.raises(
             Unauthorized, match="revoked or expired; create a token on the server: pramana token create"
         ):
-            run(server.describe_caller(again, Credential(secret)))
+            run(server.describe_current_user(again, Credential(secret)))
         assert resolve_role(again, Credential()) is None
 
 

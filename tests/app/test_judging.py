@@ -24,7 +24,7 @@ from pramana.app.judging import (
     save_label,
     save_labels,
 )
-from pramana.errors import Conflict, InvalidInput, NotFound
+from pramana.errors import InvalidInput, NotFound, StateConflict
 from pramana.model import Plan, Run, Target
 from pramana.store import open_store
 from pramana.store.store import Store
@@ -104,7 +104,7 @@ def test_labels_stay_when_the_run_is_judged_again(store: Store) -> None:
 def test_a_run_that_goes_on_or_was_not_judged_is_refused(store: Store) -> None:
     unfinished = store.runs.create(Plan("s", None, (Target("m", "fake", "m"),)), [make_judged_case(0)])
     store.queue.claim(unfinished.id, "a test")
-    with pytest.raises(Conflict, match="is running; label its replies once it has ended"):
+    with pytest.raises(StateConflict, match="is running; label its replies once it has ended"):
         draw_labels(store, store.runs.read(unfinished.id), 10)
     unjudged = add_judged_run(store, [None, None])
     with pytest.raises(InvalidInput, match=NO_JUDGED_REPLIES):

@@ -18,7 +18,7 @@ from pramana import ScoringContext, scorer
 from pramana.app import App, Credential
 from pramana.app.access import Forbidden
 from pramana.app.local import continue_run, find_paid_models, start_run, unload_modules, validate_files, validate_text
-from pramana.app.spending import CostNotAllowed, LocalProgram, SpendingLimit
+from pramana.app.spending import CostNotAllowed, LocalProgramSettings, SpendingLimit
 from pramana.app.views import RunDetailView
 from pramana.errors import Stopped
 from pramana.model import Plan, Target
@@ -46,7 +46,7 @@ def run(work: Awaitable[_T]) -> _T:
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[App]:
     with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
-        yield App(store, local_program=LocalProgram(SpendingLimit()))
+        yield App(store, local_program=LocalProgramSettings(SpendingLimit()))
 
 
 def test_a_server_executes_no_local_runs_and_reads_no_files_by_path(app: App) -> None:
@@ -195,7 +195,7 @@ def test_a_scorer_calls_paid_models_only_if_program_and_run_have_a_cost_limit(
     of_program: float | None, of_run: float | None, is_asked: bool, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spending = SpendingLimit(of_program)
-    app.local_program = LocalProgram(spending)
+    app.local_program = LocalProgramSettings(spending)
     request = replace(REQUEST, selection=Selection(limit=1), scorers=("grade",), limits=Limits(max_cost_usd=of_run))
 
     async def ask() -> tuple[RunDetailView, int]:

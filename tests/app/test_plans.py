@@ -16,7 +16,7 @@ from pramana.errors import InvalidInput, NotFound
 from pramana.model import Plan, Target
 from pramana.report.plans import render_plan
 from pramana.request import RunRequest
-from pramana.show.api.envelope import make_shape
+from pramana.show.api.envelope import make_documentation_model
 from pramana.store import open_store
 
 from ..show.api.served import serve
@@ -279,7 +279,7 @@ def test_the_api_returns_the_plan_and_needs_an_editor(tmp_path: Path) -> None:
         assert client.with_token("viewer").post("/api/plan", {"detect": 0.05}).status == 403
         editor = client.with_token("editor")
         found = editor.post("/api/plan", {"detect": "10%", "caseCount": 40, "budget": "100 calls/day", "daySd": 0})
-        make_shape(PlanView).model_validate(found.data)
+        make_documentation_model(PlanView).model_validate(found.data)
         assert (found.status, found.data["detect"], found.data["cases"]) == (200, 0.1, 40)
         priced = editor.post("/api/plan", {"detect": 0.1, "run": {"models": ["gpt-5"], "tier": "cheap"}})
         assert (priced.data["cases"], priced.data["models"]) == (10, ["gpt-5"])

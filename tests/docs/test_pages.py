@@ -224,7 +224,7 @@ def test_the_configuration_files_shown_are_valid() -> None:
     known = Prices.load(settings.prices_file_path())
     assert known.is_known(resolve_target("http://localhost:8000/v1#llama"))
     (settings.data_folder() / "config.toml").write_text(commands, encoding="utf-8")
-    assert settings.read_commands() == {"mine": {"argv": ["/path/to/answer", "--fast"], "timeout_s": 60}}
+    assert settings.read_agent_command_settings() == {"mine": {"argv": ["/path/to/answer", "--fast"], "timeout_s": 60}}
 
 
 def test_the_price_entry_suggested_by_the_error_is_valid() -> None:
@@ -235,14 +235,14 @@ def test_the_price_entry_suggested_by_the_error_is_valid() -> None:
     from pramana.providers.names import resolve_target
     from pramana.providers.prices import Prices
     from pramana.request import Limits
-    from pramana.run.accounts import ProviderReach
+    from pramana.run.accounts import ProviderAccess
 
     settings.data_folder().mkdir(parents=True)
     plan = Plan("mine", None, (resolve_target('http://localhost:8000/v1#"llama"'),))
     with pytest.raises(InvalidInput) as caught:
-        refuse_unknown_prices(plan, Prices(), Limits(max_cost_usd=1), ProviderReach())
+        refuse_unknown_prices(plan, Prices(), Limits(max_cost_usd=1), ProviderAccess())
     settings.prices_file_path().write_text(str(caught.value).partition("\n")[2], encoding="utf-8")
-    refuse_unknown_prices(plan, Prices.load(settings.prices_file_path()), Limits(max_cost_usd=1), ProviderReach())
+    refuse_unknown_prices(plan, Prices.load(settings.prices_file_path()), Limits(max_cost_usd=1), ProviderAccess())
 
 
 def test_the_workflow_and_hook_shown_match_the_repository() -> None:
@@ -328,10 +328,10 @@ def test_every_file_ending_and_format_name_is_documented() -> None:
 
 def test_the_documented_retry_limits_match_the_code() -> None:
     from pramana.providers.text.anthropic import DEFAULT_MAX_TOKENS
-    from pramana.run.asking import MAX_ATTEMPTS, MAX_ATTEMPTS_BEFORE_REPLY, MAX_RETRY_AFTER_S
+    from pramana.run.asking import MAX_ATTEMPTS, MAX_ATTEMPTS_BEFORE_FIRST_REPLY, MAX_RETRY_AFTER_S
 
     page = " ".join((DOCS / "running.md").read_text(encoding="utf-8").split())
-    assert (MAX_ATTEMPTS, MAX_ATTEMPTS_BEFORE_REPLY, MAX_RETRY_AFTER_S, DEFAULT_MAX_TOKENS) == (10, 4, 900, 1024)
+    assert (MAX_ATTEMPTS, MAX_ATTEMPTS_BEFORE_FIRST_REPLY, MAX_RETRY_AFTER_S, DEFAULT_MAX_TOKENS) == (10, 4, 900, 1024)
     for said in (
         "up to ten attempts over two to three minutes, or up to four attempts as long as no request",
         "a pause of more than 15 minutes",

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 import pytest
 
 from pramana import clock, settings
-from pramana.bench import Progress, execute, rescore_run
+from pramana.bench import Progress, add_scoring_to_run, execute
 from pramana.errors import AuthenticationFailed, BudgetSpent, InvalidInput
 from pramana.model import Outcome, Run
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.asking import ReplyCache
-from pramana.run.engine import INTERRUPTED, Stop
+from pramana.run.engine import INTERRUPTED_BY_USER_REASON, Stop
 from pramana.run.limiter import INITIAL_LIMIT
 from pramana.store import open_store
 from pramana.store.store import Store
@@ -140,7 +140,7 @@ def test_a_deadline_ends_a_run_that_is_waiting(suite: Path, waits: str) -> None:
 def test_ctrl_c_ends_a_run_that_is_waiting(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, float]:
         stop = Stop()
-        asyncio.get_running_loop().call_later(0.3, stop, INTERRUPTED)
+        asyncio.get_running_loop().call_later(0.3, stop, INTERRUPTED_BY_USER_REASON)
         start = clock.monotonic()
         ended = await execute(store, create_run_of(store, suite, f"{server.url}#m"), Limits(concurrency=2), stop=stop)
         return ended, clock.monotonic() - start
@@ -153,7 +153,7 @@ def test_a_pause_requested_by_the_provider_is_respected_and_shown(suite: Path) -
     shown: list[float] = []
 
     def watch(progress: Progress) -> None:
-        shown.append(progress.get_waiting_s())
+        shown.append(progress.get_rate_limit_wait_s())
 
     async def use(server: Loopback, store: Store) -> tuple[Run, float]:
         start = clock.monotonic()
@@ -176,7 +176,7 @@ def test_every_request_has_a_timeout(suite: Path) -> None:
         return ended, server.count, [str(each.failure) for _, each in store.results.iterate(run.id)]
 
     ended, requests, failures = run_with_server(use, faults=[Fault("hang")])
-    assert (ended.status, ended.stored, requests) == ("finished", 10, 10 * asking.MAX_ATTEMPTS_BEFORE_REPLY)
+    assert (ended.status, ended.stored, requests) == ("finished", 10, 10 * asking.MAX_ATTEMPTS_BEFORE_FIRST_REPLY)
     assert all("within 0.1 s" in each for each in failures)
 
 
@@ -338,7 +338,7 @@ def test_a_budget_spent_before_judging_keeps_the_reply(judged_suite: Path) -> No
         run = create_run_of(store, judged_suite, f"{server.url}#m")
         ended = await execute(store, run, Limits(concurrency=1, max_total_tokens=5), stop=stop)
         (reasons) = [each.checks[0].reason for _, each in store.results.iterate(run.id)]
-        number = await rescore_run(store, ended, None, Limits())
+        number = await add_scoring_to_run(store, ended, None, Limits())
         assert number == 1
         return ended, reasons, stop, list_outcomes(store, run)
 
@@ -378,7 +378,7 @@ def test_rescoring_calls_only_the_judge(judged_suite: Path) -> None:
         asked = server.count
         async with Loopback(OpenAIWire("By no means.\nNO")) as strict:
             before = list_outcomes(store, run)
-            await rescore_run(store, ended, f"{strict.url}#j", Limits())
+            await add_scoring_to_run(store, ended, f"{strict.url}#j", Limits())
             return before, list_outcomes(store, run), server.count - asked, strict.count
 
     before, after, of_the_model, of_the_judge = run_with_server(use)
@@ -392,7 +392,7 @@ def test_an_interrupted_rescoring_keeps_every_old_verdict(judged_suite: Path) ->
         ended = await execute(store, run, Limits())
         async with Loopback(OpenAIWire("By no means.\nNO")) as strict:
             with pytest.raises(BudgetSpent):
-                await rescore_run(store, ended, f"{strict.url}#j", Limits(concurrency=1, max_total_tokens=300))
+                await add_scoring_to_run(store, ended, f"{strict.url}#j", Limits(concurrency=1, max_total_tokens=300))
             assert 0 < strict.count < 10
             return list_outcomes(store, run)
 
@@ -440,7 +440,7 @@ def test_an_interrupted_retry_is_sent_again_on_resume(suite: Path, fault: Fault)
     async def use(server: Loopback, store: Store) -> tuple[Run, Run, list[str]]:
         stop = Stop()
         run = create_run_of(store, suite, f"{server.url}#m")
-        asyncio.get_running_loop().call_later(0.08, stop, INTERRUPTED)
+        asyncio.get_running_loop().call_later(0.08, stop, INTERRUPTED_BY_USER_REASON)
         first = await execute(store, run, Limits(concurrency=8), stop=stop)
         server.faults = ()
         ended = await execute(store, store.runs.read(run.id), Limits(concurrency=8))
@@ -473,7 +473,7 @@ def test_rescoring_offline_checks_needs_no_key(suite: Path, monkeypatch: pytest.
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         run = await execute(store, create_run_of(store, suite, "gpt-5"), Limits())
         monkeypatch.delenv("OPENAI_API_KEY")
-        assert await rescore_run(store, run, None, Limits()) == 1
+        assert await add_scoring_to_run(store, run, None, Limits()) == 1
         return list_outcomes(store, run)
 
     assert run_with_server(use) == ["passed"] * 10

@@ -20,7 +20,7 @@ from unittest.mock import patch
 import pytest
 
 from pramana import audio, clock, settings
-from pramana.bench import Progress, execute, rescore_run
+from pramana.bench import Progress, add_scoring_to_run, execute
 from pramana.embedded import ears, language
 from pramana.model import Case, Check, Outcome, Result, Run
 from pramana.planning import create_run
@@ -252,7 +252,7 @@ def test_a_first_run_of_the_text_model_has_no_errors(tmp_path: Path, fault: Faul
 def test_a_stored_call_can_be_rescored(calls: Mapping[Fault, Call], fault: Fault) -> None:
     call = calls[fault]
     with open_home(call.home) as store, inject_fault(fault):
-        number = asyncio.run(rescore_run(store, call.run, "fake:fixed=YES", Limits()))
+        number = asyncio.run(add_scoring_to_run(store, call.run, "fake:fixed=YES", Limits()))
         ((_, again),) = store.results.iterate_with_cases(call.run.id, scoring=number)
     assert check(again, "call").outcome is Outcome.PASSED
     assert check(again, "call").evidence["guard"] == check(call.result, "call").evidence["guard"]

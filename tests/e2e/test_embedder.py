@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from pramana import settings
-from pramana.bench import execute, rescore_run
+from pramana.bench import add_scoring_to_run, execute
 from pramana.errors import AuthenticationFailed, BudgetSpent, InvalidInput, OutOfCredit
 from pramana.model import Check, Outcome, Run
 from pramana.planning import create_run
@@ -166,7 +166,7 @@ def test_the_cost_of_embeddings_counts_toward_the_cost_limit(tmp_path: Path) -> 
         assert (done.status, store.results.count_outcomes(done.id)[Outcome.PASSED]) == ("finished", 20)
         assert {check.outcome for check in list_checks(store, done)} == {Outcome.PASSED}, "no budget is a wrong answer"
         with pytest.raises(BudgetSpent):
-            await rescore_run(store, done, None, Limits(concurrency=1, max_cost_usd=1))
+            await add_scoring_to_run(store, done, None, Limits(concurrency=1, max_cost_usd=1))
         assert "ended early: the run's limit of $1 is reached" in store.scorings.read_labels(done.id)[1]
         assert {check.outcome for check in list_checks(store, done)} == {Outcome.PASSED}
 
@@ -182,7 +182,7 @@ def test_an_unknown_embedder_price_is_refused_under_a_cost_limit(suite: Path) ->
         run = await execute(store, create_run_of(store, suite, server), Limits(max_cost_usd=1))
         settings.prices_file_path().unlink()
         with pytest.raises(InvalidInput, match="no price is known for"):
-            await rescore_run(store, run, None, Limits(max_cost_usd=1))
+            await add_scoring_to_run(store, run, None, Limits(max_cost_usd=1))
         return server.count
 
     assert run_with_server(use) == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pramana import settings
-from pramana.bench import execute, rescore_run
+from pramana.bench import add_scoring_to_run, execute
 from pramana.errors import BudgetSpent
 from pramana.planning import create_run
 from pramana.report.summary import summarise_run
@@ -92,13 +92,13 @@ def test_cost_and_tokens_match_the_budget_and_never_decrease(tmp_path: Path) -> 
             assert sum(replies) == spent[-1].tokens == stated.tokens
             assert summary.cost_usd.known == pytest.approx(spent[-1].cost_usd) == pytest.approx(stated.cost_usd)
             assert (summary.cost_usd.unknown, summary.judge_cost_usd.known > 0) == (0, True)
-            await rescore_run(store, ended, f"{url}#second", Limits())
+            await add_scoring_to_run(store, ended, f"{url}#second", Limits())
             later = summarise_run(store, ended)
             assert later.judge_tokens.known == pytest.approx(2 * summary.judge_tokens.known)
             assert later.cost_usd.known == pytest.approx(summary.cost_usd.known + summary.judge_cost_usd.known)
             assert later.judged_again == 6
             with pytest.raises(BudgetSpent):
-                await rescore_run(store, ended, f"{url}#third", Limits(concurrency=1, max_total_tokens=50))
+                await add_scoring_to_run(store, ended, f"{url}#third", Limits(concurrency=1, max_total_tokens=50))
             assert summarise_run(store, ended).judge_tokens.known > later.judge_tokens.known
         store.close()
 

@@ -15,7 +15,7 @@ from pramana.errors import BudgetSpent, InvalidInput, PramanaError
 from pramana.model import Run
 from pramana.request import Limits
 from pramana.run import asking
-from pramana.run.engine import INTERRUPTED, Stop
+from pramana.run.engine import INTERRUPTED_BY_USER_REASON, Stop
 from pramana.sameness import SameRequest, create_same_run
 from pramana.store import open_store
 
@@ -170,7 +170,7 @@ def test_a_cost_budget_needs_a_price() -> None:
 def test_a_stopped_test_is_resumed_where_it_ended() -> None:
     def stop_early(progress: Progress, stop: Stop) -> None:
         if 40 <= progress.stored_count < 60:
-            stop(INTERRUPTED)
+            stop(INTERRUPTED_BY_USER_REASON)
 
     tested = run_test(
         make_answers("yes", "no"), make_answers("yes", "no", seed=2), watch=stop_early, calls=120, sittings=2
@@ -183,7 +183,7 @@ def test_a_stopped_test_is_resumed_where_it_ended() -> None:
 def test_an_interrupted_test_gives_the_answer_so_far() -> None:
     def stop_early(progress: Progress, stop: Stop) -> None:
         if progress.stored_count >= 90:
-            stop(INTERRUPTED)
+            stop(INTERRUPTED_BY_USER_REASON)
 
     slow: Any = {"latency_s": 0.5}
     says = make_answers("yes", "no"), make_answers("yes", "no", seed=2)

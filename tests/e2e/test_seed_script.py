@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pramana.load import LIBRARY_FOLDER
+from pramana.load import BUILT_IN_SCENARIOS_FOLDER
 
 PORT = 3000
 # A published interface, so it is quoted verbatim. Without globstar, ** is one level of folders.
@@ -80,7 +80,9 @@ def parse_answers(output: str) -> list[dict[str, Any]]:
 @pytest.fixture
 def script_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "desk"
-    shutil.copytree(LIBRARY_FOLDER, folder / "scenarios", ignore=shutil.ignore_patterns("__pycache__", "*.py"))
+    shutil.copytree(
+        BUILT_IN_SCENARIOS_FOLDER, folder / "scenarios", ignore=shutil.ignore_patterns("__pycache__", "*.py")
+    )
     return folder
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pramana.run.engine import INTERRUPTED, Stop
-from pramana.show.cli.signals import SECOND_SIGNAL_WINDOW_S, SignalHandler
+from pramana.run.engine import INTERRUPTED_BY_USER_REASON, Stop
+from pramana.show.cli.signals import REPEATED_SIGNALS_IGNORED_S, SignalHandler
 
 from .. import programs
 from .test_run import (
@@ -97,11 +97,11 @@ def test_the_second_signal_interrupts_and_immediate_repeats_are_ignored() -> Non
     stop = Stop()
     interruptible = SignalHandler(stop, lambda: now)
     interruptible._on_signal(signal.SIGTERM, None)
-    assert stop.reason == INTERRUPTED
+    assert stop.reason == INTERRUPTED_BY_USER_REASON
     with pytest.raises(KeyboardInterrupt):
         interruptible._on_signal(signal.SIGINT, None)
     interruptible._on_signal(signal.SIGINT, None)
-    now += SECOND_SIGNAL_WINDOW_S + 0.1
+    now += REPEATED_SIGNALS_IGNORED_S + 0.1
     with pytest.raises(KeyboardInterrupt):
         interruptible._on_signal(signal.SIGINT, None)
 

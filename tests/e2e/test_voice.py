@@ -25,7 +25,7 @@ from pramana.bench import Progress, WatchProgress, execute
 from pramana.embedded import quality
 from pramana.embedded.voice import speak
 from pramana.errors import PramanaError, RateLimited, WeightsMissing
-from pramana.hash import RecordDigest
+from pramana.hash import RecordDigester
 from pramana.loopback.voice import Agent, Script, VoiceLoopback
 from pramana.model import Case, Check, Outcome, Result, Run
 from pramana.planning import create_run
@@ -128,7 +128,7 @@ async def execute_run(
     """Execute a run; without explicit limits, callers wait only two seconds for an answer."""
     begun = create_run(store, RunRequest(paths=tuple(files), models=tuple(models), **given))
     patience = None if limits else PATIENCE
-    done = execute(store, begun, limits or Limits(), watch, patience=patience)
+    done = execute(store, begun, limits or Limits(), watch, call_patience=patience)
     return await asyncio.wait_for(done, 600)  # of virtual time
 
 
@@ -427,7 +427,7 @@ def test_a_prompt_recording_is_played_bit_for_bit_and_never_replaced_by_speech(t
     assert read_caller_lines(good[models[0], "voice"]) != read_caller_lines(good[models[0], "voice+noise=10dB"])
     for (model, variant), result in good.items():  # and part of a result's key
         plan, key = spoken.run.plan, result.key
-        record = RecordDigest(model=model, parameters=plan.parameters, suite_hash="", system_prompt=None)
+        record = RecordDigester(model=model, parameters=plan.parameters, suite_hash="", system_prompt=None)
         assert result.digest == record(key.case, "Ja.", read_caller_lines(result)), variant
         assert result.digest != record(key.case, "Ja.")
     reasons = {

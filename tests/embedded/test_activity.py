@@ -14,7 +14,7 @@ from pramana.embedded.voice import speak
 from pramana.errors import EngineMissing
 from pramana.installation import make_install_command
 
-RATE = audio.CALLER_RATE
+RATE = audio.CALLER_SAMPLE_RATE
 FRAME = RATE // 50
 
 

@@ -18,7 +18,7 @@ from pramana.errors import EngineMissing
 from pramana.installation import make_install_command
 from pramana.score.words import count_word_errors
 
-RATE = audio.CALLER_RATE
+RATE = audio.CALLER_SAMPLE_RATE
 SENTENCE = "Good morning. What is the weather like in London today?"
 
 

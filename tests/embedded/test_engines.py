@@ -102,7 +102,7 @@ def test_whisper_records_intel_processors(tmp_path: Path, monkeypatch: pytest.Mo
     assert is_intel(tmp_path / "none")
     for answer in (True, False):
         monkeypatch.setattr(ears, "is_intel", lambda answer=answer: answer)
-        assert ("Intel" in ears.engine_info().processor) is answer
+        assert ("Intel" in ears.engine_info().processor_features) is answer
 
 
 def test_a_package_that_is_not_installed_has_no_version() -> None:

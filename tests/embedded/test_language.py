@@ -77,7 +77,7 @@ def test_without_a_system_message_the_default_is_used() -> None:
     question = "What is the capital of France?"
     assert (
         generate_reply(question, max_tokens=12).text
-        == generate_reply(question, system=language.SYSTEM_PROMPT, max_tokens=12).text
+        == generate_reply(question, system=language.DEFAULT_SYSTEM_PROMPT, max_tokens=12).text
     )
     assert (
         generate_reply(question, system="Reply in verse.", max_tokens=12).usage

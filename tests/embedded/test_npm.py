@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner
 
 from pramana.embedded import npm, weights
-from pramana.embedded.weights import WEIGHTS, PinnedFile, Weights
+from pramana.embedded.weights import WEIGHTS, PinnedFile, PinnedWeights
 from pramana.errors import WeightsMissing
 from pramana.settings import data_folder, is_ci
 from pramana.show.cli import pramana
@@ -133,13 +133,13 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
 
 
 def pin_weights(monkeypatch: pytest.MonkeyPatch, archive: bytes, version: str = "1.2.0") -> None:
-    wanted = Weights(
+    wanted = PinnedWeights(
         title="Tiny voice",
         project="tiny-voice",
         version=version,
         archive_sha256=hashlib.sha256(archive).hexdigest(),
-        archive_size=len(archive),
-        package="lib/voice.data",
+        archive_size_bytes=len(archive),
+        package_or_data_file="lib/voice.data",
         files={
             name: PinnedFile(len(content), hashlib.sha256(content).hexdigest())
             for name, content in (("model.onnx", MODEL), ("tokens.txt", TOKENS))

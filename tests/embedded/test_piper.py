@@ -113,8 +113,8 @@ def pull_toy(monkeypatch: pytest.MonkeyPatch, sounds: str = SOUNDS) -> Path:
     tokens = "".join(f"{sound} {number}\n" for number, sound in enumerate("_^$" + sounds))
     files = {"model.onnx": make_toy_model(), "tokens.txt": tokens.encode()}
     pinned = {name: PinnedFile(len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()}
-    fields = {name: getattr(WEIGHTS["piper"], name) for name in weights.Weights.__slots__}
-    monkeypatch.setitem(WEIGHTS, "piper", weights.Weights(**{**fields, "files": pinned}))
+    fields = {name: getattr(WEIGHTS["piper"], name) for name in weights.PinnedWeights.__slots__}
+    monkeypatch.setitem(WEIGHTS, "piper", weights.PinnedWeights(**{**fields, "files": pinned}))
     folder = weights.target_folder("piper")
     folder.mkdir(parents=True)
     for name, content in files.items():
@@ -140,18 +140,20 @@ def toy_voice(monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_speech_has_the_callers_rate_and_the_loudness_of_espeak() -> None:
     samples = speak("Hello there, can you hear me?", "en")
     assert samples.dtype == np.int16
-    assert audio.find_prompt_problem(samples, audio.CALLER_RATE) is None
-    assert audio.active_level_dbfs(samples, audio.CALLER_RATE) == pytest.approx(voice.SPEECH_LEVEL_DBFS, abs=0.05)
+    assert audio.find_prompt_problem(samples, audio.CALLER_SAMPLE_RATE) is None
+    assert audio.active_level_dbfs(samples, audio.CALLER_SAMPLE_RATE) == pytest.approx(
+        voice.SPEECH_LEVEL_DBFS, abs=0.05
+    )
     [clause, other] = to_phonemes("Hello there, can you hear me?", "en")
     sounds = len(f"{clause.phonemes}{clause.closing_mark} {other.phonemes}{other.closing_mark}")
     tones = (2 * sounds + 3) * TOY_TONE / TOY_RATE  # each sound, what is between, before and after
-    assert len(samples) / audio.CALLER_RATE == pytest.approx(tones, abs=0.1)
+    assert len(samples) / audio.CALLER_SAMPLE_RATE == pytest.approx(tones, abs=0.1)
 
 
 @pytest.mark.usefixtures("toy_voice")
 def test_sentences_are_separated_by_a_pause() -> None:
     both, first, second = (len(speak(each, "en")) for each in ("Hello. Good day.", "Hello.", "Good day."))
-    assert (both - first - second) / audio.CALLER_RATE == pytest.approx(piper.SENTENCE_PAUSE_S, abs=0.07)
+    assert (both - first - second) / audio.CALLER_SAMPLE_RATE == pytest.approx(piper.SENTENCE_PAUSE_S, abs=0.07)
 
 
 @pytest.mark.usefixtures("toy_voice")
@@ -189,7 +191,7 @@ def speak_in_another_process(texts: list[str], files: object) -> list[str]:
 
 
 def test_noise_after_the_last_word_is_removed() -> None:
-    rate = audio.CALLER_RATE
+    rate = audio.CALLER_SAMPLE_RATE
     chance = np.random.default_rng(1)
     word = 6000 * np.sin(np.arange(rate) * 0.2)
     room = chance.normal(0, 150, rate // 5)  # 29 dB below it, and audible all the same
@@ -321,8 +323,10 @@ def test_the_real_voice_is_intelligible_and_identical_in_two_processes(monkeypat
     ]
     spoken = [speak(each, "en") for each in texts]
     for samples in spoken:
-        assert audio.find_prompt_problem(samples, audio.CALLER_RATE) is None
-        assert audio.active_level_dbfs(samples, audio.CALLER_RATE) == pytest.approx(voice.SPEECH_LEVEL_DBFS, abs=0.05)
+        assert audio.find_prompt_problem(samples, audio.CALLER_SAMPLE_RATE) is None
+        assert audio.active_level_dbfs(samples, audio.CALLER_SAMPLE_RATE) == pytest.approx(
+            voice.SPEECH_LEVEL_DBFS, abs=0.05
+        )
     assert speak_in_another_process(texts, WEIGHTS["piper"].files) == [
         audio.digest_sound(each, 16_000) for each in spoken
     ]

@@ -58,7 +58,7 @@ def test_a_sound_of_a_few_samples_is_rated() -> None:
 
 def test_a_minute_is_rated_over_windows_across_all_of_it(sentence: Samples) -> None:
     long = np.tile(sentence, 16)
-    assert len(long) > 60 * audio.CALLER_RATE
+    assert len(long) > 60 * audio.CALLER_SAMPLE_RATE
     start = time.process_time()
     assert estimate_quality(long).overall == pytest.approx(estimate_quality(sentence).overall, abs=0.4)
     assert time.process_time() - start < 10  # 1.5 s on an idle machine; every second of it would take 15

@@ -17,8 +17,8 @@ from pramana.embedded.scripts import (
     UNSUPPORTED_LANGUAGES,
     VOICE_BY_LANGUAGE,
     Voice,
-    find_script,
     find_voice,
+    find_writing_system,
     prepare_text,
 )
 from pramana.embedded.voice import CannotSpeak, speak
@@ -58,9 +58,11 @@ GREETINGS = {
 @pytest.mark.parametrize("language", sorted(GREETINGS))
 def test_every_listed_language_is_spoken_in_its_script(language: str) -> None:
     samples = speak(GREETINGS[language], language)
-    assert audio.find_prompt_problem(samples, audio.CALLER_RATE) is None
-    assert 0.4 < len(samples) / audio.CALLER_RATE < 6
-    assert audio.active_level_dbfs(samples, audio.CALLER_RATE) == pytest.approx(voice.SPEECH_LEVEL_DBFS, abs=0.05)
+    assert audio.find_prompt_problem(samples, audio.CALLER_SAMPLE_RATE) is None
+    assert 0.4 < len(samples) / audio.CALLER_SAMPLE_RATE < 6
+    assert audio.active_level_dbfs(samples, audio.CALLER_SAMPLE_RATE) == pytest.approx(
+        voice.SPEECH_LEVEL_DBFS, abs=0.05
+    )
 
 
 def test_greetings_cover_every_language() -> None:
@@ -120,7 +122,7 @@ def test_every_library_prompt_is_spoken_or_refused_for_its_script() -> None:
                 reasons.add(str(refused).partition(" script, and the text contains ")[2].partition(",")[0])
             else:
                 counts[language, "spoken"] += 1
-                assert audio.find_prompt_problem(samples, audio.CALLER_RATE) is None
+                assert audio.find_prompt_problem(samples, audio.CALLER_SAMPLE_RATE) is None
     assert reasons == {"Han", "Latin"}
     assert {language for language, how in counts if how == "refused"} == {"ar", "hi", "ja"}
     assert counts["ja", "spoken"] == 0  # all of them have kanji
@@ -205,7 +207,7 @@ def test_a_nonzero_espeak_status_is_an_error() -> None:
 
 
 def test_text_is_not_interpreted_as_markup() -> None:
-    assert len(speak("<speak><break time='60s'/>hi</speak>", "en")) < 15 * audio.CALLER_RATE
+    assert len(speak("<speak><break time='60s'/>hi</speak>", "en")) < 15 * audio.CALLER_SAMPLE_RATE
     assert audio.digest_sound(speak("[[h@'loU]]", "en"), 16_000) != audio.digest_sound(speak("hello", "en"), 16_000)
 
 
@@ -218,7 +220,7 @@ def test_text_is_not_interpreted_as_markup() -> None:
     ],
 )  # fmt: skip
 def test_scripts_match_unicode(character: str, script: str | None) -> None:
-    assert find_script(character) == script
+    assert find_writing_system(character) == script
 
 
 def test_texts_are_composed_and_spaces_collapsed() -> None:

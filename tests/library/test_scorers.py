@@ -14,14 +14,14 @@ import pytest
 
 import pramana
 from pramana import BlockingScoringContext, Score, ScoringContext, planning, settings
-from pramana.bench import rescore_run
+from pramana.bench import add_scoring_to_run
 from pramana.errors import InvalidInput
 from pramana.model import PlannedScorer
 from pramana.plugins import scorers
 from pramana.report import figures
 from pramana.report.summary import print_summary
 from pramana.request import Limits, RunRequest
-from pramana.run.accounts import ProviderReach
+from pramana.run.accounts import ProviderAccess
 from pramana.score.scorers import find_scorer
 from pramana.store import open_store
 
@@ -283,7 +283,7 @@ def test_rescoring_replaces_the_scores_and_their_summary() -> None:
         run = store.runs.read(report.run_id)
         for typed, outcome in (("length", "unscored"), ("politeness", "passed")):
             path = f"python:{__name__}:{typed}"
-            asyncio.run(rescore_run(store, run, None, Limits(), scorers=[path]))
+            asyncio.run(add_scoring_to_run(store, run, None, Limits(), scorers=[path]))
             assert outcomes(report) == {"free": outcome, "right": "passed", "wrong": "failed"}
             assert store.results.count_outcomes(run) == {
                 **dict.fromkeys(pramana.Outcome, 0),
@@ -318,7 +318,7 @@ def test_unusable_scorers_are_refused_before_any_model_call(scorers: Any, messag
 def test_remote_users_can_name_installed_scorers_but_no_local_function(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(scorers._loaded, "politeness", politeness)
     reach, request = (
-        ProviderReach(is_for_other_users=True),
+        ProviderAccess(is_for_other_users=True),
         RunRequest(models=("fake",), tier="cheap", scorers=("politeness",)),
     )
     with closing(open_store(settings.database_url())) as store:

@@ -16,7 +16,7 @@ from pramana.hash import hash_case
 from pramana.load import cases_of
 from pramana.load.manifest import BUILT_IN_SUITES_FOLDER
 from pramana.load.problems import Problems
-from pramana.load.scenario import Scenario, check_scenario, format_scenarios, parse_scenarios
+from pramana.load.scenario import Scenario, format_scenarios, parse_scenario_or_errors, parse_scenarios
 from pramana.load.schema import make_scenario_schema
 from pramana.load.suite import check_suite
 from pramana.load.yaml12 import split_lines
@@ -369,14 +369,14 @@ def test_assertions_are_checked_as_in_a_suite(tmp_path: Path, assertion: dict[st
     in_suite = Problems()
     check_suite(path, in_suite)
     [scenario], wrong_with = (
-        [check_scenario({**SEED, "assert": stated})[0]],
-        check_scenario({**SEED, "assert": stated})[1],
+        [parse_scenario_or_errors({**SEED, "assert": stated})[0]],
+        parse_scenario_or_errors({**SEED, "assert": stated})[1],
     )
     told = [problem.message for problem in in_suite if problem.severity == "error"]
     assert sorted(message for _, message in wrong_with) == sorted(told)
     assert (scenario is None) == bool(told)
     for place, values in (("assert", {"assert": [stated]}), ("turn", {"turns": [{"say": "x", "assert": stated}]})):
-        assert sorted(message for _, message in check_scenario({**SEED, **values})[1]) == sorted(told), place
+        assert sorted(message for _, message in parse_scenario_or_errors({**SEED, **values})[1]) == sorted(told), place
 
 
 def test_keys_without_effect_are_warnings_as_in_a_suite() -> None:
@@ -385,7 +385,7 @@ def test_keys_without_effect_are_warnings_as_in_a_suite() -> None:
     assert (problem.severity, problem.path) == ("warning", "turns[0].assert.threshold")
     assert problem.message == "threshold has no effect with contains; it belongs to semantic_similarity"
     assert (problem.line, problem.column) == (8, 38)
-    assert check_scenario({**SEED, "assert": {"type": "is_json", "threshold": 1}})[1] == []
+    assert parse_scenario_or_errors({**SEED, "assert": {"type": "is_json", "threshold": 1}})[1] == []
 
 
 # ── Bounds ──
@@ -435,7 +435,7 @@ def test_hostile_files_within_the_size_limit_are_refused_quickly(more: str) -> N
     [float("inf"), float("nan"), {"const": float("-inf")}, {"const": "\ud800"}, {"\udfff": 1}, {"a": {1, 2}}, object()],
 )
 def test_a_schema_that_json_cannot_represent_is_refused(schema: Any) -> None:
-    scenario, found = check_scenario({**SEED, "assert": {"type": "json_schema", "schema": schema}})
+    scenario, found = parse_scenario_or_errors({**SEED, "assert": {"type": "json_schema", "schema": schema}})
     assert scenario is None
     assert found == [("assert.schema", "schema must be plain JSON: finite numbers and valid Unicode text")]
 
@@ -457,7 +457,7 @@ def test_a_schema_that_json_cannot_represent_is_refused(schema: Any) -> None:
     ],
 )
 def test_any_request_is_accepted_or_gives_problems(values: dict[str, Any]) -> None:
-    scenario, found = check_scenario({**SEED, **values})
+    scenario, found = parse_scenario_or_errors({**SEED, **values})
     assert scenario is None
     assert found
     for path, message in found:
@@ -589,7 +589,7 @@ CALM = examples(150)
 @given(conversations)
 @CALM
 def test_written_scenarios_round_trip(more: dict[str, Any]) -> None:
-    scenario, found = check_scenario({**SEED, **more})
+    scenario, found = parse_scenario_or_errors({**SEED, **more})
     assert found == []
     assert scenario is not None
     again, problems = parse(format_scenarios([scenario]))

@@ -15,11 +15,11 @@ from pramana.model import (
     Check,
     Facets,
     Failure,
-    Key,
     Outcome,
     Plan,
     Reply,
     Result,
+    ResultKey,
     Run,
     Target,
 )
@@ -108,7 +108,7 @@ def test_exported_results_round_trip(tmp_path: Path) -> None:
                 check = Check("contains", "1", outcome, f"because {number}")
                 reply = None if outcome is Outcome.ERRORED else Reply("text \ud800 \x00", total_s=0.25)
                 failure = None if reply else Failure("unavailable", f"because {number}")
-                key = Key(f"sha256:{number}", model, "text", repeat)
+                key = ResultKey(f"sha256:{number}", model, "text", repeat)
                 rows.append((case, Result(key, case.id, reply, failure, (check,) if reply else (), None, None)))
     out = io.StringIO()
     write_json(run, rows, out)

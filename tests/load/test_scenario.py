@@ -11,12 +11,12 @@ from pramana.load.problems import Problems
 from pramana.load.scenario import (
     LocatedScenario,
     Scenario,
-    check_scenario,
     format_scenarios,
+    parse_scenario_or_errors,
     parse_scenarios,
     read_scenarios,
 )
-from pramana.model import Source
+from pramana.model import SourceLocation
 
 GOOD = {
     "id": "support-billing-refund",
@@ -167,7 +167,7 @@ def test_a_document_may_have_version_name_and_description(version: str) -> None:
     entry = "".join(f"    {key}: {value}\n" for key, value in GOOD.items()).replace("    ", "  - ", 1)
     located, problems = parse(f"version: {version}\nname: n\ndescription: d\nscenarios:\n{entry}")
     assert problems == []
-    assert [(each.document_path, each.line) for each in located] == [("scenarios[0]", 5)]
+    assert [(each.path_in_document, each.line) for each in located] == [("scenarios[0]", 5)]
 
 
 def test_camel_case_is_accepted_but_not_both_spellings_at_once() -> None:
@@ -344,10 +344,10 @@ def test_a_non_text_key_hides_no_other_problem() -> None:
 
 def test_one_checker_serves_files_and_requests() -> None:
     camel = {**{key: value for key, value in GOOD.items() if key != "expected_outcome"}, "expectedOutcome": "Helps"}
-    scenario, wrong = check_scenario(camel)
+    scenario, wrong = parse_scenario_or_errors(camel)
     assert scenario is not None
     assert (scenario.expected_outcome, wrong) == ("Helps", [])
-    assert check_scenario({**GOOD, "nmae": "x", "name": 5})[1] == [
+    assert parse_scenario_or_errors({**GOOD, "nmae": "x", "name": 5})[1] == [
         ("nmae", 'unknown key "nmae"; did you mean "name"?'),
         ("name", "name must be text"),
     ]
@@ -398,7 +398,7 @@ def test_all_errors_are_reported_at_once_up_to_a_limit() -> None:
 
 def test_a_scenario_becomes_a_case() -> None:
     case = parse_valid(make_document(tags="[a]", difficulty="hard", language="hi", prompt_audio_url="a.wav")).to_case(
-        Source("a", 1)
+        SourceLocation("a", 1)
     )
     assert [(turn.role, turn.text) for turn in case.turns] == [("user", "You charged me twice.")]
     assert (case.kind, case.expected_outcome) == ("scenario", GOOD["expected_outcome"])

@@ -10,7 +10,7 @@ import pytest
 from pramana.errors import InvalidInput, Problem
 from pramana.hash import hash_suite
 from pramana.load.problems import Problems
-from pramana.load.suite import SuiteFile, check_suite, read_cases
+from pramana.load.suite import SuiteFileSummary, check_suite, read_cases
 
 GOOD: dict[str, Any] = {
     "id": "coding-001",
@@ -37,7 +37,7 @@ def make_case(**changes: Any) -> dict[str, Any]:
     return result
 
 
-def check_lines(path: Path, *lines: dict[str, Any] | str | bytes) -> tuple[SuiteFile, list[Problem]]:
+def check_lines(path: Path, *lines: dict[str, Any] | str | bytes) -> tuple[SuiteFileSummary, list[Problem]]:
     data = b"\n".join(
         line if isinstance(line, bytes) else line.encode() if isinstance(line, str) else json.dumps(line).encode()
         for line in lines

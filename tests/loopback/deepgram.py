@@ -24,8 +24,11 @@ class DeepgramAgent(declared.DeepgramAgent):
     """One conversation."""
 
     @classmethod
-    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:
-        if key is not None and request.headers.get("Authorization") not in (f"Token {key}", f"Bearer {key}"):
+    def make_upgrade_refusal(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response | None:
+        if accepted_key is not None and request.headers.get("Authorization") not in (
+            f"Token {accepted_key}",
+            f"Bearer {accepted_key}",
+        ):
             return web.json_response(cls.make_error_body(401, "Invalid credentials."), status=401)
         return None
 

@@ -40,22 +40,22 @@ class ElevenLabsAgent(declared.ElevenLabsAgent):
     """One conversation."""
 
     @classmethod
-    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:
+    def make_upgrade_refusal(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response | None:
         if not request.query.get("agent_id"):
             return web.json_response(cls.make_error_body(422, "agent_id is required"), status=422)
-        if key is not None and request.query.get("conversation_signature") != SIGNED_URL_TOKEN:
+        if accepted_key is not None and request.query.get("conversation_signature") != SIGNED_URL_TOKEN:
             return web.json_response(cls.make_error_body(403, "This agent is private; use a signed URL"), status=403)
         return None
 
     @classmethod
-    def answer_http(cls, request: ReceivedRequest, key: str | None) -> web.Response:
+    def answer_http(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response:
         if (request.method, request.path) != ("GET", SIGNED_URL):
             return web.json_response(cls.make_error_body(404, "Not found"), status=404)
-        if key is not None and request.headers.get("xi-api-key") != key:
+        if accepted_key is not None and request.headers.get("xi-api-key") != accepted_key:
             return web.json_response(cls.make_error_body(401, "Invalid API key"), status=401)
         if not request.query.get("agent_id"):
             return web.json_response(cls.make_error_body(422, "agent_id is required"), status=422)
-        return super().answer_http(request, key)
+        return super().answer_http(request, accepted_key)
 
     @classmethod
     def make_error_body(cls, status: int, message: str) -> Any:

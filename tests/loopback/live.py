@@ -100,18 +100,18 @@ class LiveAgent(live.LiveAgent):
     """One session."""
 
     @classmethod
-    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:
+    def make_upgrade_refusal(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response | None:
         """Return Google's refusal of an upgrade without a key, or None; a wrong one is refused at the setup."""
         given = request.headers.get("x-goog-api-key") or request.query.get("key")
-        if key is not None and given is None:
+        if accepted_key is not None and given is None:
             said = "Method doesn't allow unregistered callers (callers without established identity)."
             return web.json_response(cls.make_error_body(403, said), status=403)
         return None
 
     @classmethod
-    def answer_http(cls, request: ReceivedRequest, key: str | None) -> web.Response:
+    def answer_http(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response:
         """Answer for the list of models, in pages of two."""
-        if key is not None and request.headers.get("x-goog-api-key") != key:
+        if accepted_key is not None and request.headers.get("x-goog-api-key") != accepted_key:
             return web.json_response(
                 cls.make_error_body(400, "API key not valid. Please pass a valid API key."), status=400
             )

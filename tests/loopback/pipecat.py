@@ -14,7 +14,7 @@ class PipecatAgent(declared.PipecatAgent):
     """One bot."""
 
     @classmethod
-    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - a bot has no key
+    def make_upgrade_refusal(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response | None:  # noqa: ARG003 - a bot has no key
         return None
 
     def handle_message(self, message: Message) -> list[Message]:

@@ -98,10 +98,10 @@ class RealtimeAgent(realtime.RealtimeAgent):
         """Of every item with sound."""
 
     @classmethod
-    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:
+    def make_upgrade_refusal(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response | None:
         """Return OpenAI's refusal of an invalid upgrade, or None."""
         header = request.headers.get("Authorization")
-        if key is not None and header != f"Bearer {key}":
+        if accepted_key is not None and header != f"Bearer {accepted_key}":
             said = "Incorrect API key provided." if header else "Missing bearer or basic authentication in header"
             return web.json_response(cls.make_error_body(401, said), status=401)
         if not request.query.get("model"):
@@ -109,9 +109,9 @@ class RealtimeAgent(realtime.RealtimeAgent):
         return None
 
     @classmethod
-    def answer_http(cls, request: ReceivedRequest, key: str | None) -> web.Response:
+    def answer_http(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response:
         """Answer for the list of models."""
-        if key is not None and request.headers.get("Authorization") != f"Bearer {key}":
+        if accepted_key is not None and request.headers.get("Authorization") != f"Bearer {accepted_key}":
             return web.json_response(cls.make_error_body(401, "Incorrect API key provided."), status=401)
         if (request.method, request.path) != ("GET", "/models"):
             return web.json_response(
@@ -173,7 +173,7 @@ class RealtimeAgent(realtime.RealtimeAgent):
                 return [self._encode_event("input_audio_buffer.cleared")]
             case "input_audio_buffer.commit":
                 self._asked_item = self._next_id("item")
-                return self._commit_item()
+                return self._make_caller_item_messages()
         return super().handle_event(kind, event)
 
     def _truncate(self, event: Mapping[str, Any]) -> list[Message]:

@@ -29,7 +29,7 @@ class TwilioAgent(declared.TwilioAgent):
         self._sequence = self._chunks = 0
 
     @classmethod
-    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - Twilio is let in
+    def make_upgrade_refusal(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response | None:  # noqa: ARG003 - Twilio is let in
         return None
 
     def handle_message(self, message: Message) -> list[Message]:

@@ -15,20 +15,20 @@ class VapiAgent(declared.VapiAgent):
     """One call."""
 
     @classmethod
-    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - the address is the proof
-        if request.path.split("/")[1] not in cls._create_requests:
+    def make_upgrade_refusal(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response | None:  # noqa: ARG003 - the address is the proof
+        if request.path.split("/")[1] not in cls._creation_body_by_call_id:
             return web.json_response(cls.make_error_body(404, "No such call"), status=404)
         return None
 
     @classmethod
-    def answer_http(cls, request: ReceivedRequest, key: str | None) -> web.Response:
+    def answer_http(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response:
         if (request.method, request.path) != ("POST", "/call"):
             return web.json_response(cls.make_error_body(404, "Not found"), status=404)
-        if key is not None and request.headers.get("Authorization") != f"Bearer {key}":
+        if accepted_key is not None and request.headers.get("Authorization") != f"Bearer {accepted_key}":
             return web.json_response(cls.make_error_body(401, "Invalid Key"), status=401)
         if wrong := find_request_problem(request.body):
             return web.json_response(cls.make_error_body(400, wrong), status=400)
-        return super().answer_http(request, key)
+        return super().answer_http(request, accepted_key)
 
     @classmethod
     def make_error_body(cls, status: int, message: str) -> Any:

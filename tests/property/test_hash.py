@@ -19,7 +19,7 @@ from pramana.errors import InvalidInput
 from pramana.hash import SortedCases, hash_case, hash_result, hash_suite
 from pramana.load.problems import Problems
 from pramana.load.suite import check_suite
-from pramana.model import Assertion, Case, Facets, Source, Turn
+from pramana.model import Assertion, Case, Facets, SourceLocation, Turn
 
 from ..examples import examples
 from ..test_hash import record_digest
@@ -282,7 +282,7 @@ cases_of_ours = st.builds(
     expected_outcome=optional_texts,
     prompt_audio_url=optional_texts,
     tokens_est=st.none() | st.integers(0, 9),
-    source=st.none() | st.builds(Source, any_texts, st.integers(1, 9)),
+    source=st.none() | st.builds(SourceLocation, any_texts, st.integers(1, 9)),
 )
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pramana.errors import Problem
 from pramana.load.problems import Problems
 from pramana.load.scenario import LocatedScenario, parse_scenarios, read_scenarios
-from pramana.load.suite import SuiteFile, check_suite
+from pramana.load.suite import SuiteFileSummary, check_suite
 
 from ..examples import examples
 
@@ -380,7 +380,7 @@ def suite_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("suites") / "suite.jsonl"
 
 
-def assert_suite_or_positioned_problems(path: Path, data: bytes) -> tuple[SuiteFile, Problems]:
+def assert_suite_or_positioned_problems(path: Path, data: bytes) -> tuple[SuiteFileSummary, Problems]:
     path.write_bytes(data)
     problems = Problems()
     checked = check_suite(path, problems)

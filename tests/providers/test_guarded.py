@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 from aiohttp import web
 
-from pramana.errors import AddressRefused, ProviderError, Rejected, Unreachable
+from pramana.errors import AddressNotAllowed, ProviderError, Rejected, Unreachable
 from pramana.loopback.voice import VoiceLoopback
 from pramana.model import Request, Target, Turn
 from pramana.providers.accounts import Account, Accounts, RegisteredProvider
@@ -91,7 +91,7 @@ def fake_name_server(monkeypatch: pytest.MonkeyPatch, name: str, *addresses: str
 def test_a_literal_private_address_is_refused_before_connecting(host: str, kind: str) -> None:
     async def ask_typed(server: Loopback) -> None:
         port = server.url.split(":")[2]
-        with pytest.raises(AddressRefused, match="allowPrivateAddresses") as told:
+        with pytest.raises(AddressNotAllowed, match="allowPrivateAddresses") as told:
             await ask(resolve_target(f"http://{host}:{port}#m"), make_guarded_accounts())
         assert kind in str(told.value)
         assert told.value.fatal
@@ -107,7 +107,7 @@ def test_a_name_that_resolves_to_a_private_address_is_refused_on_connect(
 
     async def ask_typed(server: Loopback) -> None:
         port = server.url.split(":")[2]
-        with pytest.raises(AddressRefused, match=r"its name resolves to .*, which is (loopback|private|link-local)"):
+        with pytest.raises(AddressNotAllowed, match=r"its name resolves to .*, which is (loopback|private|link-local)"):
             await ask(resolve_target(f"http://models.example:{port}#m"), make_guarded_accounts())
 
     assert use_loopback(ask_typed)[1] == 0
@@ -139,7 +139,7 @@ def test_a_registered_address_is_guarded() -> None:
     async def ask_registered(server: Loopback) -> None:
         mine = RegisteredProvider("mine", "openai", server.url, read_key=lambda: "k" * 20)
         lookup = {"mine": mine}.get
-        with pytest.raises(AddressRefused):
+        with pytest.raises(AddressNotAllowed):
             await ask(
                 resolve_target("mine:gpt-5", find_registered_provider=lookup),
                 make_guarded_accounts(find_registered_provider=lookup),
@@ -179,7 +179,7 @@ def test_no_redirect_is_followed() -> None:
 
 def test_behind_a_proxy_literal_private_addresses_are_refused_and_names_left_to_the_proxy() -> None:
     through = {"proxy": "http://127.0.0.1:9", "is_trusted_address": False, "allow_private": False}
-    with pytest.raises(AddressRefused, match="its host is private"):
+    with pytest.raises(AddressNotAllowed, match="its host is private"):
         HttpTransport("Mine", Account("http://10.0.0.1/v1", **through))  # type: ignore[arg-type]
 
     async def go() -> None:
@@ -218,12 +218,12 @@ def test_a_call_to_a_typed_address_is_guarded(monkeypatch: pytest.MonkeyPatch) -
     async def use(server: VoiceLoopback) -> None:
         port = server.url.split(":")[2].partition("/")[0]
         for host, said in (("127.0.0.1", "its host is loopback"), ("bot.example", "its name resolves to 127.0.0.1")):
-            with pytest.raises(AddressRefused, match=said):
+            with pytest.raises(AddressNotAllowed, match=said):
                 await dial(resolve_target(f"pipecat:ws://{host}:{port}"), make_guarded_accounts())
         lookup = {
             "bot": RegisteredProvider("bot", "pipecat", None, f"ws://127.0.0.1:{port}", read_key=lambda: "k" * 20)
         }.get
-        with pytest.raises(AddressRefused):
+        with pytest.raises(AddressNotAllowed):
             await dial(
                 resolve_target("bot", find_registered_provider=lookup),
                 make_guarded_accounts(find_registered_provider=lookup),
@@ -247,7 +247,7 @@ def test_a_vendors_agent_at_a_registered_address_is_guarded(monkeypatch: pytest.
                 channel = await agent.dial(CallSetup("gpt-realtime"))
                 await channel.close()
             else:
-                with pytest.raises(AddressRefused, match=r"resolves to 127\.0\.0\.1, which is loopback"):
+                with pytest.raises(AddressNotAllowed, match=r"resolves to 127\.0\.0\.1, which is loopback"):
                     await agent.dial(CallSetup("gpt-realtime"))
             await agent.close()
 
@@ -267,7 +267,7 @@ def test_an_address_named_in_an_answer_is_guarded_even_if_the_provider_is_not() 
         port = listening.sockets[0].getsockname()[1]
         variables = {"VAPI_BASE_URL": f"http://127.0.0.1:{port}", "VAPI_API_KEY": "k" * 20}
         try:
-            with pytest.raises(AddressRefused, match="link-local"):
+            with pytest.raises(AddressNotAllowed, match="link-local"):
                 await dial(resolve_target("vapi:agent"), Accounts(variables.get, allow_private_addresses=False))
         finally:
             listening.close()
@@ -281,7 +281,7 @@ def test_every_part_of_a_cascade_is_guarded() -> None:
         target = resolve_target(f"cascade:stt={server.url}#a,chat={server.url}#b,tts={server.url}#c")
         with pytest.raises(ProviderError) as told:
             open_provider(target, make_guarded_accounts())
-        assert isinstance(told.value, AddressRefused)
+        assert isinstance(told.value, AddressNotAllowed)
         provider = open_provider(target, Accounts(lambda _: None))
         await provider.close()
 

@@ -553,7 +553,7 @@ def test_connections_are_reused(ending: str) -> None:
 
 
 def test_a_complete_answer_is_kept_if_the_server_keeps_the_connection_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pramana.providers.http.CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("pramana.providers.http.STREAM_DRAIN_TIMEOUT_S", 0.05)
 
     async def go() -> list[Received]:
         async with serving(make_head(), b"data: 1\n\ndata: [DONE]\n\n", stay=True) as server:

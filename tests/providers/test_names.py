@@ -16,7 +16,7 @@ from pramana.model import Provider, Request, Target, Turn
 from pramana.plugins import Registry
 from pramana.providers import accounts, kinds, names
 from pramana.providers.accounts import Accounts, CommandLine
-from pramana.providers.kinds import VARIABLES_BY_KIND, VOICE_AGENT_KINDS, providers
+from pramana.providers.kinds import VARIABLES_BY_KIND, VOICE_AGENT_KINDS_WITH_ACCOUNT, providers
 from pramana.providers.names import open_provider, resolve_embedder, resolve_target
 from pramana.providers.text.anthropic import Anthropic
 from pramana.providers.text.command import CommandProvider
@@ -277,7 +277,7 @@ def test_a_base_url_recorded_for_a_vendor_gets_no_key() -> None:
 def test_configured_providers_are_listed() -> None:
     assert make_accounts().list_configured() == ["local"]
     assert make_accounts(**FULL).list_configured() == [
-        *(name for name in VARIABLES_BY_KIND if name not in VOICE_AGENT_KINDS),
+        *(name for name in VARIABLES_BY_KIND if name not in VOICE_AGENT_KINDS_WITH_ACCOUNT),
         "local",
     ]
 

@@ -230,13 +230,13 @@ def test_computing_a_cost_takes_microseconds() -> None:
 
 def test_a_cached_price_is_looked_up_again_when_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    look = Prices._find_uncached_price
+    look = Prices._look_up_price
 
     def count_lookup(self: Prices, asked: Target, served: str | None) -> object:
         looked.append(asked.typed)
         return look(self, asked, served)
 
-    monkeypatch.setattr(Prices, "_find_uncached_price", count_lookup)
+    monkeypatch.setattr(Prices, "_look_up_price", count_lookup)
     prices = Prices()
     for _ in range(3):
         prices.cost(make_target("gpt-5"), None, Usage(1, 1))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pramana.errors import KeyInAnswer
+from pramana.errors import ApiKeyInReply
 from pramana.loopback.voice import ReceivedRequest
 from pramana.model import Provider, Reply, Request, Turn
 from pramana.providers.accounts import Account
@@ -157,7 +157,7 @@ TEXTS: dict[str, tuple[Make, FixedAnswer]] = {
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_an_answer_that_contains_the_key_is_an_error_and_not_stored(name: str) -> None:
-    with pytest.raises(KeyInAnswer, match="contains the account's API key, and keys are never stored") as caught:
+    with pytest.raises(ApiKeyInReply, match="contains the account's API key, and keys are never stored") as caught:
         ask(*TEXTS[name])
     assert KEY not in str(caught.value)
     assert (caught.value.transient, caught.value.fatal) == (False, False)
@@ -166,7 +166,7 @@ def test_an_answer_that_contains_the_key_is_an_error_and_not_stored(name: str) -
 def test_an_answer_is_never_changed() -> None:
     """A word of 16 letters that is the key is not replaced and then called wrong."""
     word = "placeholder-key-not-needed"
-    with pytest.raises(KeyInAnswer, match="if it is not a secret, set OPENAI_API_KEY to one of fewer than 16"):
+    with pytest.raises(ApiKeyInReply, match="if it is not a secret, set OPENAI_API_KEY to one of fewer than 16"):
         ask(OpenAI, make_chat({"content": f"Set it to {word}."}), word)
     assert ask(OpenAI, make_chat({"content": "[key]"})).text == "[key]"
 
@@ -196,7 +196,7 @@ def test_a_key_outside_the_text_is_redacted(written: str) -> None:
 
 
 def test_a_numeric_key_in_place_of_a_number_is_an_error() -> None:
-    with pytest.raises(KeyInAnswer):
+    with pytest.raises(ApiKeyInReply):
         ask(OpenAI, make_chat({"content": "so"}, number=1234567890123456), "1234567890123456")
 
 

@@ -10,7 +10,7 @@ from pramana.errors import AuthenticationFailed, InvalidInput
 from pramana.model import Target
 from pramana.providers.accounts import Account, Accounts, RegisteredProvider
 from pramana.providers.kinds import VARIABLES_BY_KIND
-from pramana.providers.names import REGISTRABLE_KINDS, check_provider, open_provider, resolve_target
+from pramana.providers.names import REGISTRABLE_KINDS, check_provider_registration, open_provider, resolve_target
 from pramana.providers.text.openai import OpenAI
 from pramana.providers.voice.cascade import Cascade, _FixedModelProvider
 
@@ -148,16 +148,19 @@ def test_no_model_name_sends_the_key_of_a_described_agent_to_another_host(url: s
     unsure = make_registered("agent", "websocket", description=description)
     assert find_account(f"agent:{good}", make_lookup(unsure)).key is None, "nobody has said where it may go"
     with pytest.raises(InvalidInput, match=r"\{model\} would choose the host .* set arguments.model"):
-        check_provider("agent", "websocket", description=description, has_key=True)
-    assert check_provider("agent", "websocket", description=description, model=good, has_key=True).model == good
-    assert check_provider("agent", "websocket", description=description).model is None, (
+        check_provider_registration("agent", "websocket", description=description, has_key=True)
+    assert (
+        check_provider_registration("agent", "websocket", description=description, model=good, has_key=True).model
+        == good
+    )
+    assert check_provider_registration("agent", "websocket", description=description).model is None, (
         "without a key, anyone may be called"
     )
 
 
 @pytest.mark.parametrize("url", ["wss://agent.example/{model}", "{base_url}/{model}", "wss://agent.example?a={model}"])
 def test_a_model_in_the_url_path_may_be_anything(url: str) -> None:
-    agent = check_provider("agent", "websocket", description={**DESCRIPTION, "url": url}, has_key=True)
+    agent = check_provider_registration("agent", "websocket", description={**DESCRIPTION, "url": url}, has_key=True)
     registered = make_lookup(make_registered("agent", "websocket", description=agent.description))
     for model in ("sales", "//evil.example/", "@evil.example", "..", "https://evil.example"):
         assert find_account(f"agent:{model}", registered).key == KEY
@@ -169,7 +172,7 @@ def test_a_model_in_the_url_path_may_be_anything(url: str) -> None:
 def test_a_placeholder_may_not_decide_the_host_of_an_agent_with_a_key(hole: str) -> None:
     description = {**DESCRIPTION, "url": f"wss://{hole}/talk"}
     with pytest.raises(InvalidInput, match="would choose the host in the agent's url"):
-        check_provider("agent", "websocket", description=description, model="m", has_key=True)
+        check_provider_registration("agent", "websocket", description=description, model="m", has_key=True)
     agent = make_registered("agent", "websocket", model="m", description=description)
     assert find_account("agent", make_lookup(agent)).key is None
 
@@ -261,7 +264,7 @@ def test_every_kind_that_runs_no_code_can_be_registered() -> None:
     for kind in REGISTRABLE_KINDS:
         given: dict[str, Any] = {"base_url": "https://h/v1"} if kind == "compatible" else {}
         given |= {"description": DESCRIPTION} if kind == "websocket" else {}
-        assert check_provider("mine", kind, **given).kind == kind
+        assert check_provider_registration("mine", kind, **given).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -287,7 +290,7 @@ def test_every_kind_that_runs_no_code_can_be_registered() -> None:
 )
 def test_unregistrable_kinds_are_refused_with_a_reason(given: tuple[str, str], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        check_provider(*given)
+        check_provider_registration(*given)
 
 
 @pytest.mark.parametrize(
@@ -305,13 +308,13 @@ def test_unregistrable_kinds_are_refused_with_a_reason(given: tuple[str, str], m
 )
 def test_registered_fields_must_be_valid(more: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        check_provider("mine", "openai", **more)
+        check_provider_registration("mine", "openai", **more)
 
 
 def test_offline_kinds_take_no_key_and_kinds_with_a_typed_address_need_one_for_their_key() -> None:
     with pytest.raises(InvalidInput, match="take neither an address nor a key"):
-        check_provider("mine", "fake", has_key=True)
+        check_provider_registration("mine", "fake", has_key=True)
     with pytest.raises(InvalidInput, match=r"set arguments\.model"):
-        check_provider("mine", "twilio", has_key=True)
+        check_provider_registration("mine", "twilio", has_key=True)
     with pytest.raises(InvalidInput, match="is not an option of a cascade"):
-        check_provider("mine", "cascade", model="nonsense")
+        check_provider_registration("mine", "cascade", model="nonsense")

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from pramana.errors import AddressRefused, InvalidInput, ProviderError, Rejected, Unavailable, Unreachable
+from pramana.errors import AddressNotAllowed, InvalidInput, ProviderError, Rejected, Unavailable, Unreachable
 from pramana.providers import webhook
 from pramana.providers.webhook import Webhook, check_webhook, make_signature, post_alert
 
@@ -182,7 +182,7 @@ def test_a_hostile_url_is_refused_without_showing_it(url: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "10.0.0.1", "[::1]", "169.254.169.254"])
 def test_users_of_a_server_cannot_name_a_private_address(host: str) -> None:
-    with pytest.raises(AddressRefused, match="not on the public Internet"):
+    with pytest.raises(AddressNotAllowed, match="not on the public Internet"):
         check_webhook(Webhook(f"http://{host}:1/x", allow_private=False))
 
 
@@ -198,7 +198,7 @@ def test_a_name_that_leads_to_a_private_address_is_not_connected_to(monkeypatch:
         async with receiver(receive) as url:
             named = url.replace("127.0.0.1", "hooks.example")
             await post_alert(Webhook(named), "a1", BODY)
-            with pytest.raises(AddressRefused, match=r"resolves to 127\.0\.0\.1, which is loopback"):
+            with pytest.raises(AddressNotAllowed, match=r"resolves to 127\.0\.0\.1, which is loopback"):
                 await post_alert(Webhook(named, allow_private=False), "a2", BODY)
 
     asyncio.run(go())

@@ -9,17 +9,17 @@ from msgspec.structs import replace
 from pramana.app.calls import make_transcript
 from pramana.errors import StoreFailed
 from pramana.model import (
-    Call,
     Case,
     Check,
     Facets,
     Failure,
-    Key,
     Line,
     Outcome,
     Plan,
+    RecordedCall,
     Reply,
     Result,
+    ResultKey,
     Run,
     Target,
     ToolCall,
@@ -48,12 +48,12 @@ LINES: list[dict[str, Any]] = [
 def make_call(events: list[dict[str, Any]] = EVENTS) -> tuple[Case, Result, Any]:
     log = b"\n".join(json.dumps(each).encode() for each in events)
     evidence = {"times": {"lines": LINES}}
-    reply = Reply("We open", answers=("We open", "", ""), call=Call("sha256:wav", "sha256:log"))
+    reply = Reply("We open", answers=("We open", "", ""), call=RecordedCall("sha256:wav", "sha256:log"))
     checks = (
         Check("contains", "1", Outcome.FAILED, 'contains none of "ten" ' * 8),
         Check("call", "1", Outcome.ERRORED, "no answer to line 3", None, evidence),
     )
-    result = Result(Key("sha256:1", "m" * 200, "voice+noise=10dB", 1), "hours", reply, None, checks, None, None)
+    result = Result(ResultKey("sha256:1", "m" * 200, "voice+noise=10dB", 1), "hours", reply, None, checks, None, None)
     return Case("hours", "scenario", (Turn("user", "When do you open?"),), Facets("x", "easy")), result, lambda _: log
 
 

@@ -23,16 +23,16 @@ from pramana.analyse.summary import KnownTotal
 from pramana.hash import hash_case, hash_result
 from pramana.model import (
     Assertion,
-    Call,
     Case,
     Check,
     Facets,
     Failure,
-    Key,
     Outcome,
     Plan,
+    RecordedCall,
     Reply,
     Result,
+    ResultKey,
     Run,
     Target,
     Turn,
@@ -71,7 +71,7 @@ def make_row(
     turns = (Turn("user", "Where is " + text),)
     kept = Facets(**{"category": "factual", "difficulty": "easy", **facets})
     case = Case(case_id, "test_case", turns, kept, Assertion("contains"), (text,))
-    key = Key(hash_case(case), model, "text", repeat)
+    key = ResultKey(hash_case(case), model, "text", repeat)
     if outcome is Outcome.ERRORED:
         return case, Result(key, case_id, None, Failure("unavailable", reason), (), None, None)
     reply = Reply(text, Usage(10, 3), first_token_s=0.1, total_s=0.25, cost_usd=0.001)
@@ -658,7 +658,7 @@ def test_rounded_numbers_never_overstate_their_precision() -> None:
 
 def make_call_row(model: str = "m", variant: str = "voice+noise=10dB", repeat: int = 0) -> tuple[Case, Result]:
     case, found = make_row()
-    called = Call("sha256:" + "a" * 64, "sha256:" + "b" * 64)
+    called = RecordedCall("sha256:" + "a" * 64, "sha256:" + "b" * 64)
     key = replace(found.key, model=model, variant=variant, repeat=repeat)
     assert found.reply is not None
     return case, replace(found, key=key, reply=replace(found.reply, call=called))

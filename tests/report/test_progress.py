@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from pramana import bench, settings
-from pramana.model import Check, Failure, Key, Outcome, Reply, Result
+from pramana.model import Check, Failure, Outcome, Reply, Result, ResultKey
 from pramana.planning import create_run
 from pramana.report import progress
 from pramana.report.progress import MAX_SHOWN_FAILURES, LiveProgress
@@ -25,7 +25,7 @@ from ..loopback.server import Fault, Loopback
 
 
 def make_result(number: int, outcome: Outcome) -> Result:
-    key = Key(str(number), "m")
+    key = ResultKey(str(number), "m")
     if outcome is Outcome.ERRORED:
         return Result(key, f"c-{number}", None, Failure("unavailable", "down \x1b[31m"), (), None, None)
     return Result(key, f"c-{number}", Reply("x"), None, (Check("contains", "1", outcome, "because"),), None, None)
@@ -106,7 +106,7 @@ def test_quiet_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with LiveProgress(10, quiet=True, clock=clock) as live:
         live.update([make_result(0, Outcome.FAILED)], 1.0, unknown_cost=True)
         clock.now += 1000
-        live.update([], 1.0, unknown_cost=True, waiting_s=5)
+        live.update([], 1.0, unknown_cost=True, rate_limit_wait_s=5)
     assert capsys.readouterr() == ("", "")
 
 
@@ -144,7 +144,7 @@ def test_a_provider_that_requests_a_pause_is_named_as_the_reason(capsys: pytest.
     with LiveProgress(5, clock=clock) as live:
         for second in range(60):
             clock.now += 1
-            live.update([], 0.0, unknown_cost=False, waiting_s=max(0, 40 - second))
+            live.update([], 0.0, unknown_cost=False, rate_limit_wait_s=max(0, 40 - second))
     assert capsys.readouterr().err.splitlines() == [
         "0 of 5  0.0/s  time left unknown  waiting 36 s as the provider asks",
         "0 of 5  0.0/s  time left unknown  waiting 6 s as the provider asks",
@@ -177,7 +177,7 @@ def test_a_terminal_shows_the_same_as_plain_lines(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("COLUMNS", "160")
     with LiveProgress(10, clock=clock) as live:
         clock.now += 10
-        live.update([make_result(0, Outcome.PASSED)], 0.5, unknown_cost=False, waiting_s=30)
+        live.update([make_result(0, Outcome.PASSED)], 0.5, unknown_cost=False, rate_limit_wait_s=30)
         live._bar.refresh()
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
     assert "1/10 1 passed  0.1/s  $0.5000  90 s left  waiting 30 s as the provider asks" in shown

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pramana.report.prose import MAX_NESTING, MAX_RENDERED_LENGTH, render_prose, render_reply
+from pramana.report.prose import MAX_LENGTH_TO_RENDER_MARKDOWN, MAX_NESTING, render_plain_prose, render_reply
 
 RENDERED_TAGS = frozenset(
     (
@@ -87,7 +87,7 @@ def test_links_and_images_render_as_text_with_their_address() -> None:
     "reply", ["Plain words.", "Two\n\nparagraphs\nand a line", "5 < 6 and 2 * 3 * 4", "a_b_c", "[1] a source"]
 )
 def test_a_reply_without_markdown_is_shown_once_verbatim(reply: str) -> None:
-    assert render_reply(reply, "Reply") == render_prose(reply, "Reply")
+    assert render_reply(reply, "Reply") == render_plain_prose(reply, "Reply")
 
 
 @pytest.mark.parametrize("reply", ['{"a": [1, 2]}', "[\n  1\n]", "", " "])
@@ -102,12 +102,12 @@ def test_latex_keeps_its_backslashes() -> None:
 
 
 def test_too_deep_or_too_long_markdown_is_shown_verbatim() -> None:
-    for said in ("> " * (MAX_NESTING + 5) + "deep", "**a** " * MAX_RENDERED_LENGTH):
-        assert render_reply(said, "Reply") == render_prose(said, "Reply")
+    for said in ("> " * (MAX_NESTING + 5) + "deep", "**a** " * MAX_LENGTH_TO_RENDER_MARKDOWN):
+        assert render_reply(said, "Reply") == render_plain_prose(said, "Reply")
 
 
 @pytest.mark.parametrize("piece", ["![", "[", "a*", "**a ", "`", "_a_", "<", "> ", "|a|b|\n|-|-|\n", "- ", "~"])
 def test_no_reply_renders_slowly(piece: str) -> None:
     began = time.process_time()
-    render_reply((piece * MAX_RENDERED_LENGTH)[:MAX_RENDERED_LENGTH], "Reply")
+    render_reply((piece * MAX_LENGTH_TO_RENDER_MARKDOWN)[:MAX_LENGTH_TO_RENDER_MARKDOWN], "Reply")
     assert time.process_time() - began < 2

@@ -10,7 +10,21 @@ from msgspec.structs import replace
 
 from pramana import settings
 from pramana.errors import Problem
-from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Plan, Reply, Result, Run, Target, Turn, Usage
+from pramana.model import (
+    Case,
+    Check,
+    Facets,
+    Failure,
+    Outcome,
+    Plan,
+    Reply,
+    Result,
+    ResultKey,
+    Run,
+    Target,
+    Turn,
+    Usage,
+)
 from pramana.report import export
 from pramana.report.summary import MAX_SHOWN_REASONS, decide_run_exit, print_summary, summarise_results
 from pramana.report.terminal import count_columns, fit_to_width, print_problem, wrap_for_terminal, wrap_text
@@ -35,7 +49,7 @@ def make_run(suite: str = "mine", models: tuple[str, ...] = ("m",), **more: Any)
 
 def make_result(name: str, outcome: Outcome, model: str = "m", **evidence: object) -> tuple[Case, Result]:
     case = Case(name, "test_case", (Turn("user", f"About {name}?"),), Facets(name, name, name, (name,)))
-    key = Key("sha256:1", model)
+    key = ResultKey("sha256:1", model)
     if outcome is Outcome.ERRORED:
         return case, Result(key, name, None, Failure("unavailable", f"no answer of {name}"), (), None, None)
     reply = Reply("x", Usage(10, 2), total_s=0.1, cost_usd=0.5)
@@ -273,7 +287,7 @@ def make_call_row(*lines: dict[str, Any], variant: str = "voice", **words: Any) 
     evidence = {"times": {"lines": list(lines), "reason": "done"}, "words": heard, "sound": {}}
     checks = (Check("call", "1", Outcome.PASSED, "", None, evidence),)
     case = Case("a", "scenario", (), Facets("x", "easy"))
-    return case, Result(Key("sha256:1", "m", variant), "a", Reply("nine"), None, checks, None, None)
+    return case, Result(ResultKey("sha256:1", "m", variant), "a", Reply("nine"), None, checks, None, None)
 
 
 def print_voice_summary(rows: list[tuple[Case, Result]], capsys: pytest.CaptureFixture[str], **plan: Any) -> str:

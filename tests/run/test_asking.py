@@ -24,7 +24,7 @@ from pramana.errors import (
 from pramana.model import Reply, Request, Target, Turn, Usage
 from pramana.providers.prices import Prices, Rates
 from pramana.run import asking
-from pramana.run.asking import MAX_ATTEMPTS, MAX_ATTEMPTS_BEFORE_REPLY, Budget, ReplyCache, TextClient
+from pramana.run.asking import MAX_ATTEMPTS, MAX_ATTEMPTS_BEFORE_FIRST_REPLY, Budget, ReplyCache, TextClient
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
 
@@ -97,7 +97,7 @@ def test_an_address_that_never_answered_ends_the_run(error: ProviderError) -> No
     with pytest.raises(type(error)) as caught:
         ask(make_client(provider))
     assert caught.value.fatal
-    assert len(provider.asked) == (MAX_ATTEMPTS_BEFORE_REPLY if error.transient else 1)
+    assert len(provider.asked) == (MAX_ATTEMPTS_BEFORE_FIRST_REPLY if error.transient else 1)
 
 
 @pytest.mark.parametrize("error", [Unreachable("reset"), NotAnApi("404")])
@@ -166,7 +166,7 @@ def test_waiting_requests_are_stopped(waits: str, monkeypatch: pytest.MonkeyPatc
     async def main() -> tuple[int, list[Any]]:
         provider = ScriptedProvider(*[error] * 100)
         asking_ = make_client(provider)
-        asking_.stop.add_callback(asking_.limiter.release_all)
+        asking_.stop.add_callback(asking_.limiter.stop_waiting_for_rate_limits)
         tasks = [asyncio.create_task(_ask(asking_, REQUEST)) for _ in range(6)]
         await asyncio.sleep(0.05)
         asked = len(provider.asked)
@@ -205,7 +205,7 @@ def test_a_hanging_provider_times_out() -> None:
     asking_ = TextClient(TARGET, provider, Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
     with pytest.raises(Unavailable, match=r"no complete reply from fake:x within 0\.02 s"):
         ask(asking_)
-    assert len(provider.asked) == MAX_ATTEMPTS_BEFORE_REPLY
+    assert len(provider.asked) == MAX_ATTEMPTS_BEFORE_FIRST_REPLY
 
 
 def test_a_cancelled_task_stays_cancelled_after_its_timeout() -> None:
@@ -267,7 +267,7 @@ def test_an_invalid_reply_is_an_error_of_the_case(reply: Any, wrong: str) -> Non
 
 @pytest.mark.parametrize("count", [-5, 2**63, 10**400, 1.5, True, "7"])
 def test_an_invalid_token_count_is_unknown_and_not_added_to_the_budget(count: Any) -> None:
-    for budget in (Budget(max_cost_usd=1), Budget(max_tokens=100)):
+    for budget in (Budget(max_cost_usd=1), Budget(max_total_tokens=100)):
         asking_ = make_client(ScriptedProvider(lambda _: Reply("ok", Usage(count, count, count))), budget)
         asking_.cost_of = lambda _target, _served, usage: usage.input_tokens
         assert ask(asking_).usage == Usage()
@@ -345,7 +345,7 @@ def test_a_broken_cache_is_ignored() -> None:
 
 
 def test_a_cost_limit_without_a_known_price_ends_the_run() -> None:
-    for budget, cost in ((Budget(max_cost_usd=1), None), (Budget(max_tokens=100), 0.0)):
+    for budget, cost in ((Budget(max_cost_usd=1), None), (Budget(max_total_tokens=100), 0.0)):
         asking_ = make_client(ScriptedProvider(lambda _: Reply("ok", Usage())), budget, cost)
         assert ask(asking_).text == "ok"
         with pytest.raises(BudgetSpent, match="a reply has no token counts"):
@@ -416,14 +416,14 @@ def test_cost_and_token_limits_end_the_run() -> None:
     assert (budget.cost_usd, budget.tokens, budget.unknown_cost) == (0.5, 30, False)
     with pytest.raises(BudgetSpent, match=r"the run's limit of \$0\.5 is reached"):
         ask(asking_)
-    tokens = Budget(max_tokens=15)
+    tokens = Budget(max_total_tokens=15)
     asking_ = make_client(ScriptedProvider(), tokens)
     ask(asking_)
     with pytest.raises(BudgetSpent, match="the run's limit of 15 tokens is reached"):
         ask(asking_)
 
 
-@pytest.mark.parametrize("budget", [Budget(max_tokens=100), Budget(max_cost_usd=2)])
+@pytest.mark.parametrize("budget", [Budget(max_total_tokens=100), Budget(max_cost_usd=2)])
 def test_fewer_requests_are_started_near_a_limit(budget: Budget) -> None:
     provider = ScriptedProvider()  # each reply takes 15 tokens and a quarter of a dollar
 
@@ -434,12 +434,14 @@ def test_fewer_requests_are_started_near_a_limit(budget: Budget) -> None:
     ended = asyncio.run(asyncio.wait_for(work(), 20))
     replies = [each for each in ended if isinstance(each, Reply)]
     assert {type(each) for each in ended} == {Reply, BudgetSpent}
-    assert len(replies) == len(provider.asked) == (7 if budget.max_tokens else 8), "four at once would make it ten"
+    assert len(replies) == len(provider.asked) == (7 if budget.max_total_tokens else 8), (
+        "four at once would make it ten"
+    )
     assert budget.requests_in_flight == 0
 
 
 def test_requests_waiting_for_budget_are_stopped() -> None:
-    budget = Budget(max_tokens=40)
+    budget = Budget(max_total_tokens=40)
 
     async def work() -> list[Reply | BaseException]:
         asking_ = make_client(ScriptedProvider(), budget)
@@ -457,7 +459,7 @@ def test_requests_waiting_for_budget_are_stopped() -> None:
 
 
 def test_replies_finished_after_the_limit_do_not_change_the_stop_reason() -> None:
-    budget = Budget(max_tokens=15)
+    budget = Budget(max_total_tokens=15)
 
     async def work() -> list[Reply | BaseException]:
         asking_ = make_client(ScriptedProvider(), budget)

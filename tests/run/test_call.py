@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pramana import audio, clock
-from pramana.errors import BrokenReply, KeyInAnswer, Unavailable
+from pramana.errors import ApiKeyInReply, BrokenReply, Unavailable
 from pramana.loopback.script import Script
 from pramana.loopback.voice import VoiceLoopback
 from pramana.model import Line, Outcome, Target, Utterance
@@ -35,7 +35,7 @@ from pramana.score.timing import CallTimes, measure_times
 from ..loopback.twilio import TwilioAgent
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
-RATE = audio.CALLER_RATE
+RATE = audio.CALLER_SAMPLE_RATE
 PCM, PATIENT = Format(), Patience(answer_within_s=2)
 
 
@@ -56,7 +56,7 @@ class ScriptedChannel:
     capabilities = ChannelCapabilities()
     keys: tuple[str, ...] = ()
 
-    def holds_key(self, text: str) -> bool:
+    def is_key_in_text(self, text: str) -> bool:
         return any(key in text for key in self.keys)
 
     def __init__(
@@ -115,7 +115,7 @@ def read_events(of: FinishedCall, kind: str | None = None) -> list[dict[str, Any
 
 def read_tracks(of: FinishedCall) -> tuple[Any, Any]:
     samples, rate = audio.read_wav(of.recording)
-    assert rate == audio.RECORDING_RATE
+    assert rate == audio.RECORDING_SAMPLE_RATE
     return samples[:, 0], samples[:, 1]
 
 
@@ -315,7 +315,7 @@ def test_a_late_transcript_is_awaited_but_not_forever(monkeypatch: pytest.Monkey
 
 def test_an_agent_without_turn_end_messages_is_done_after_silence() -> None:
     channel = ScriptedChannel(lambda it, _: it.answer(0.2, done=False))
-    channel.capabilities = ChannelCapabilities(quiet_s=0.4)
+    channel.capabilities = ChannelCapabilities(answer_end_silence_s=0.4)
     call_ = hold_call(channel, [make_utterance()])
     (end,), (sound,) = read_events(call_, "end"), read_events(call_, "agent_audio")
     assert end["t"] - (sound["plays"] + 0.2) == pytest.approx(0.4, abs=0.06)
@@ -470,7 +470,7 @@ def test_an_agent_that_streams_silence_is_timed_by_its_audible_speech() -> None:
 
 def test_a_noisy_telephone_line_is_called_like_any_other() -> None:
     async def main() -> tuple[FinishedCall, list[Any]]:
-        script = Script(first_byte_s=0.4, answer_s=0.5, continuous=True, hangover_s=0.2)
+        script = Script(first_byte_s=0.4, answer_s=0.5, streams_silence=True, hangover_s=0.2)
         async with VoiceLoopback(TwilioAgent, script) as server:
             url = server.url.replace("http", "ws", 1) + "/call"
             provider: Any = providers.load("twilio").open(Target("twilio", "twilio", url), Account(server.url))
@@ -497,7 +497,7 @@ def test_a_telephone_agent_may_hang_up_after_its_answer() -> None:
         asyncio.get_running_loop().call_later(0.5, it.emit, Event("closed", "1000", detail={"code": 1000}))
 
     polite = ScriptedChannel(answer_and_hang_up)
-    polite.capabilities = ChannelCapabilities(quiet_s=0.8)  # no message ends a turn there
+    polite.capabilities = ChannelCapabilities(answer_end_silence_s=0.8)  # no message ends a turn there
     call_ = hold_call(polite, [make_utterance()])
     assert (call_.end_reason, check_call(call_).outcome) == ("closed", Outcome.PASSED)
     assert check_call(call_, lines=2).outcome is Outcome.ERRORED
@@ -513,7 +513,7 @@ def test_a_telephone_agent_may_hang_up_after_its_answer() -> None:
 class YieldingChannel(ScriptedChannel):
     """Falls silent, and reports it, on barge-in."""
 
-    capabilities = ChannelCapabilities(says_interrupted=True)
+    capabilities = ChannelCapabilities(reports_interruptions=True)
     late: tuple[Event, ...] = ()
     """Comes right behind the interruption."""
 
@@ -529,17 +529,17 @@ def test_a_partly_unheard_answer_is_marked() -> None:
         lambda it, turn: it.answer(8.0 if turn == 1 else 0.3, "Well. It is ninety." if turn == 1 else "Ok")
     )
     call_ = hold_call(channel, [make_utterance(), make_utterance(0.3, barge_in_s=0.5)])
-    assert (call_.answers, call_.was_interrupted) == (("Well. It is ninety.", "Ok"), (True, False))
+    assert (call_.answers, call_.were_answers_interrupted) == (("Well. It is ninety.", "Ok"), (True, False))
     talks_on = ScriptedChannel(lambda it, turn: it.answer(1.0 if turn == 1 else 0.3, f"answer {turn}"))
     whole = hold_call(talks_on, [make_utterance(), make_utterance(0.2, barge_in_s=0.3)])
-    assert (whole.answers, whole.was_interrupted) == (("answer 1", "answer 2"), (False, False))
+    assert (whole.answers, whole.were_answers_interrupted) == (("answer 1", "answer 2"), (False, False))
 
 
 def test_late_text_belongs_to_the_interrupted_answer() -> None:
     channel = YieldingChannel(lambda it, turn: it.answer(8.0 if turn == 1 else 0.3, "" if turn == 1 else "Fine."))
     channel.late = (Event("agent_text", "Well, let me", final=True), Event("turn_done", "cancelled"))
     call_ = hold_call(channel, [make_utterance(), make_utterance(0.3, barge_in_s=0.5)])
-    assert (call_.answers, call_.was_interrupted) == (("Well, let me", "Fine."), (True, False))
+    assert (call_.answers, call_.were_answers_interrupted) == (("Well, let me", "Fine."), (True, False))
 
 
 def test_a_corrected_transcript_replaces_the_first() -> None:
@@ -560,7 +560,7 @@ def test_an_interruption_without_an_answer_is_ignored() -> None:
 
     channel = ClearingChannel(lambda it, turn: it.answer(0.3, f"answer {turn}"))
     call_ = hold_call(channel, [make_utterance(), make_utterance()])
-    assert (call_.end_reason, call_.answers, call_.was_interrupted) == (
+    assert (call_.end_reason, call_.answers, call_.were_answers_interrupted) == (
         "done",
         ("answer 1", "answer 2"),
         (False, False),
@@ -582,9 +582,9 @@ def test_an_agent_that_stops_for_a_backchannel_is_not_waited_for_in_vain() -> No
     channel = YieldingChannel(
         lambda it, turn: it.answer(3.0 if turn == 1 else 0.3, f"answer {turn}") if turn != 2 else None
     )
-    channel.capabilities = replace(channel.capabilities, quiet_s=0.5)
+    channel.capabilities = replace(channel.capabilities, answer_end_silence_s=0.5)
     call_ = hold_call(channel, [make_utterance(), make_utterance(0.2, barge_in_s=0.3, text="mhm"), make_utterance()])
-    assert (call_.end_reason, call_.answers, call_.was_interrupted) == (
+    assert (call_.end_reason, call_.answers, call_.were_answers_interrupted) == (
         "done",
         ("answer 1", "", "answer 3"),
         (True, False, False),
@@ -600,12 +600,12 @@ def test_played_audio_excludes_the_gaps() -> None:
     made.begin_answer()
     for at in (1.0, 2.0, 3.0):
         made.add(make_tone(0.2).tobytes(), at)
-    assert made.played_s(3.1) == pytest.approx(0.5)
+    assert made.measure_played_answer_s(3.1) == pytest.approx(0.5)
     assert made.drop_unplayed(3.1) == pytest.approx(0.1)
     assert made.end == pytest.approx(3.1)
     made.begin_answer()
     made.add(make_tone(0.2).tobytes(), 4.0)
-    assert made.played_s(4.1) == pytest.approx(0.1)
+    assert made.measure_played_answer_s(4.1) == pytest.approx(0.1)
 
 
 def test_the_audible_part_of_the_queue_is_tracked_separately() -> None:
@@ -772,7 +772,7 @@ def test_a_call_with_a_key_spoken_in_pieces_is_not_stored(pieces: list[Event]) -
 
     channel = ScriptedChannel(emit_pieces)
     channel.keys = (KEY,)
-    with pytest.raises(KeyInAnswer, match="the call is not stored") as caught:
+    with pytest.raises(ApiKeyInReply, match="the call is not stored") as caught:
         hold_call(channel, [make_utterance()])
     assert KEY[:20] not in str(caught.value)
     assert not caught.value.transient

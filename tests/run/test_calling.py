@@ -14,8 +14,8 @@ import pytest
 from pramana import audio, clock
 from pramana.embedded import ears
 from pramana.embedded.engines import EngineInfo
-from pramana.errors import AuthenticationFailed, KeyInAnswer, ProviderError, RateLimited, Rejected, Unavailable
-from pramana.model import Call, Line, Reply, Request, Speech, Target, Turn, Usage, Utterance
+from pramana.errors import ApiKeyInReply, AuthenticationFailed, ProviderError, RateLimited, Rejected, Unavailable
+from pramana.model import Line, RecordedCall, Reply, Request, Speech, Target, Turn, Usage, Utterance
 from pramana.providers.voice.cascade import Cascade
 from pramana.providers.voice.embedded import EmbeddedRecognition, EmbeddedSynthesis
 from pramana.providers.voice.fake import FakeVoice, parse_fake_voice
@@ -31,7 +31,13 @@ from pramana.providers.voice.vocabulary import (
 from pramana.run import asking, call
 from pramana.run.asking import Budget, RecognitionAdapter, RecognitionClient, TextClient
 from pramana.run.call import FinishedCall, Patience
-from pramana.run.calling import GREETING_WAIT_S, INTERRUPTED_REASON, CallProvider, UntranscribedReply, VoiceClient
+from pramana.run.calling import (
+    CUT_OFF_ANSWER_REASON,
+    UNCERTAIN_GREETING_WAIT_S,
+    CallProvider,
+    UntranscribedReply,
+    VoiceClient,
+)
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
 
@@ -321,7 +327,7 @@ def make_interrupted_call(cut: tuple[bool, ...]) -> FinishedCall:
         recording=audio.write_wav(track, 24000),
         log=log,
         answers=("Ninety euros in all.", "Sorry."),
-        was_interrupted=cut,
+        were_answers_interrupted=cut,
         end_reason="done",
         usage=Usage(),
     )
@@ -337,7 +343,9 @@ def transcribe_call(held: FinishedCall, language: str, scribe: FakeRecognition) 
 
     async def go() -> Reply:
         calls = CallProvider(FakeVoice(), "fake-voice", keep, scribe)
-        reply = UntranscribedReply("", answers=held.answers, call=Call("", ""), finished_call=held, language=language)
+        reply = UntranscribedReply(
+            "", answers=held.answers, call=RecordedCall("", ""), finished_call=held, language=language
+        )
         return await calls.transcribe_reply(await calls._store_call(reply))
 
     return asyncio.run(go()), blobs
@@ -357,7 +365,7 @@ def test_if_the_heard_part_is_unknown_it_is_not_asserted() -> None:
     assert reply.text == "Ninety euros in all.\nSorry."
     assert reply.call is not None
     (event,) = find_events(blobs[reply.call.log], "not_written_down")
-    assert (event["line"], event["text"]) == (0, INTERRUPTED_REASON)
+    assert (event["line"], event["text"]) == (0, CUT_OFF_ANSWER_REASON)
 
 
 # ── The agent fails ──
@@ -392,7 +400,7 @@ class FailingChannel:
     def __init__(self, agent: FailingAgent) -> None:
         self.agent = agent
 
-    def holds_key(self, text: str) -> bool:
+    def is_key_in_text(self, text: str) -> bool:
         return any(key in text for key in self.agent.keys)
 
     async def send(self, _frame: bytes) -> None: ...
@@ -427,7 +435,7 @@ def call_failing_agent(error: ProviderError, **parameters: Any) -> tuple[Reply, 
 @pytest.mark.usefixtures("_short_waits")
 @pytest.mark.parametrize(
     ("error", "dials"),
-    [(ProviderError("it broke"), 1), (Unavailable("come back later"), asking.MAX_ATTEMPTS_BEFORE_REPLY)],
+    [(ProviderError("it broke"), 1), (Unavailable("come back later"), asking.MAX_ATTEMPTS_BEFORE_FIRST_REPLY)],
 )
 def test_a_call_with_a_permanently_failing_agent_is_recorded_up_to_the_failure(
     error: ProviderError, dials: int
@@ -453,7 +461,7 @@ def test_a_fatal_failure_stays_fatal() -> None:
 
 @pytest.mark.parametrize(
     ("given", "greets", "greeting_s"),
-    [({}, True, GREETING_WAIT_S), ({"greets": False}, False, None), ({"greets": True}, True, None)],
+    [({}, True, UNCERTAIN_GREETING_WAIT_S), ({"greets": False}, False, None), ({"greets": True}, True, None)],
 )
 def test_the_caller_can_state_whether_the_agent_greets(
     given: dict[str, Any], greets: bool, greeting_s: float | None, monkeypatch: pytest.MonkeyPatch
@@ -522,7 +530,7 @@ def test_nothing_of_a_call_with_a_key_is_stored_even_if_the_agent_fails(error: P
         finally:
             assert not calls._failed_calls
 
-    with pytest.raises(KeyInAnswer) as caught:
+    with pytest.raises(ApiKeyInReply) as caught:
         asyncio.run(go())
     assert (caught.value.code, caught.value.fatal) == ("key_in_answer", False)
     assert (kept, agent.dialled) == ([], 1)
@@ -554,12 +562,12 @@ def test_an_agent_that_never_became_ready_is_not_retried() -> None:
     calls.agent_was_ready.set()
     with pytest.raises(Unavailable) as again:
         asyncio.run(go(calls))
-    assert (len(agent.dials), again.value.fatal) == (1 + asking.MAX_ATTEMPTS_BEFORE_REPLY, False)
+    assert (len(agent.dials), again.value.fatal) == (1 + asking.MAX_ATTEMPTS_BEFORE_FIRST_REPLY, False)
     # A message of a server in trouble is not silence.
     agent.refuses = Unavailable("busy")
     with pytest.raises(Unavailable):
         asyncio.run(go(CallProvider(agent, "a", lambda _: "", None)))
-    assert len(agent.dials) == 1 + 2 * asking.MAX_ATTEMPTS_BEFORE_REPLY
+    assert len(agent.dials) == 1 + 2 * asking.MAX_ATTEMPTS_BEFORE_FIRST_REPLY
 
 
 def test_an_agent_that_was_ready_once_counts_as_reached() -> None:

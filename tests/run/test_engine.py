@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pramana.errors import AuthenticationFailed
-from pramana.model import Case, Facets, Key, Reply, Result, Turn
+from pramana.model import Case, Facets, Reply, Result, ResultKey, Turn
 from pramana.run.engine import MAX_BUFFERED_RESULTS, Stop, WorkerPool, WorkFeed, identity, stream_results
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -17,15 +17,15 @@ CASE = Case("coding-001", "test_case", (Turn("user", "hi"),), Facets("coding", "
 CHUNK = 256
 
 
-def work(count: int, drawn: list[int] | None = None) -> Iterator[list[tuple[Key, Case]]]:
+def work(count: int, drawn: list[int] | None = None) -> Iterator[list[tuple[ResultKey, Case]]]:
     for first in range(0, count, CHUNK):
         numbers = range(first, min(first + CHUNK, count))
         if drawn is not None:
             drawn.extend(numbers)
-        yield [(Key(str(number), "m"), CASE) for number in numbers]
+        yield [(ResultKey(str(number), "m"), CASE) for number in numbers]
 
 
-async def answer(piece: tuple[Key, Case]) -> Result:
+async def answer(piece: tuple[ResultKey, Case]) -> Result:
     key, case = piece
     await asyncio.sleep(0)
     return Result(key, case.id, Reply(key.case), None, (), None, None)
@@ -47,7 +47,7 @@ def test_workers_are_bounded_and_cases_are_read_on_demand() -> None:
     drawn: list[int] = []
     most = under_way = 0
 
-    async def count_and_answer(piece: tuple[Key, Case]) -> Result:
+    async def count_and_answer(piece: tuple[ResultKey, Case]) -> Result:
         nonlocal most, under_way
         under_way += 1
         most = max(most, under_way)
@@ -74,10 +74,10 @@ def test_a_slow_model_does_not_delay_others() -> None:
     async def main() -> list[str]:
         gate = asyncio.Event()
 
-        async def answer_slowly(piece: tuple[Key, Case]) -> Result:
+        async def answer_slowly(piece: tuple[ResultKey, Case]) -> Result:
             key, case = piece
             await gate.wait()
-            return await answer((Key("slow " + key.case, "s"), case))
+            return await answer((ResultKey("slow " + key.case, "s"), case))
 
         order = []
         pools = [
@@ -95,7 +95,7 @@ def test_a_slow_model_does_not_delay_others() -> None:
 
 
 def test_a_wrong_key_ends_the_run_and_keeps_finished_results() -> None:
-    async def fail_at_20(piece: tuple[Key, Case]) -> Result:
+    async def fail_at_20(piece: tuple[ResultKey, Case]) -> Result:
         if int(piece[0].case) >= 20:
             raise AuthenticationFailed("the key is wrong")
         return await answer(piece)
@@ -113,7 +113,7 @@ def test_a_stop_finishes_cases_under_way_and_starts_no_more() -> None:
     begun = 0
     stop = Stop()
 
-    async def count(piece: tuple[Key, Case]) -> Result:
+    async def count(piece: tuple[ResultKey, Case]) -> Result:
         nonlocal begun
         begun += 1
         if begun == 8:
@@ -153,7 +153,7 @@ def test_results_are_yielded_in_batches_without_long_delays() -> None:
         gate = asyncio.Event()
         begun = asyncio.get_running_loop().time()
 
-        async def hold_the_last(piece: tuple[Key, Case]) -> Result:
+        async def hold_the_last(piece: tuple[ResultKey, Case]) -> Result:
             if piece[0].case == "299":
                 await gate.wait()
             return await answer(piece)
@@ -174,7 +174,7 @@ def test_results_are_yielded_in_batches_without_long_delays() -> None:
 
 
 def test_an_internal_error_is_not_swallowed() -> None:
-    async def raise_defect(_: tuple[Key, Case]) -> Result:
+    async def raise_defect(_: tuple[ResultKey, Case]) -> Result:
         raise ZeroDivisionError
 
     async def main() -> None:

@@ -101,10 +101,10 @@ def test_a_burst_of_rate_limits_cuts_once_then_grows_slowly() -> None:
             await run_full_round(limiter)
         assert limiter.limit == 64
         for _ in range(10):
-            limiter.count_rate_limit(None)
+            limiter.apply_rate_limit(None)
         assert limiter.limit == 42
         ours.now += 2
-        limiter.count_rate_limit(None)
+        limiter.apply_rate_limit(None)
         assert limiter.limit == 28
         await run_full_round(limiter)
         assert limiter.limit == 29
@@ -119,7 +119,7 @@ def test_the_limit_never_falls_below_one() -> None:
         limiter = Limiter(4, ours)
         for _ in range(20):
             ours.now += 5
-            limiter.count_rate_limit(None)
+            limiter.apply_rate_limit(None)
         assert limiter.limit == 1
 
     run(work())
@@ -141,7 +141,7 @@ def test_retry_after_delays_all_requests() -> None:
     async def work() -> None:
         limiter = Limiter(4)
         start = clock.monotonic()
-        limiter.count_rate_limit(0.2)
+        limiter.apply_rate_limit(0.2)
         waited = []
 
         async def one() -> None:

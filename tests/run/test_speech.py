@@ -11,7 +11,7 @@ import pytest
 from pramana import audio
 from pramana.audio import BadAudio
 from pramana.errors import NotFound
-from pramana.model import Assertion, Case, Expected, Facets, Line, Source, Speech, Turn
+from pramana.model import Assertion, Case, Expected, Facets, Line, SourceLocation, Speech, Turn
 from pramana.run import speech
 from pramana.run.speech import CannotBeSpoken, SpeechMaker, find_speech_obstacle, make_caller_script, merge_conditions
 
@@ -27,7 +27,7 @@ def make_case(text: str = "When do you open?", **given: Any) -> Case:
 
 
 def make_recorded_case(url: str = "a.wav", folder: str = "here", **given: Any) -> Case:
-    return make_case(prompt_audio_url=url, source=Source(f"{folder}/s.yaml", 1), **given)
+    return make_case(prompt_audio_url=url, source=SourceLocation(f"{folder}/s.yaml", 1), **given)
 
 
 class FakeBlobs:
@@ -108,7 +108,7 @@ def test_equal_texts_give_equal_audio_with_the_digest_of_the_stored_blob() -> No
     assert first.digest == second.digest
     assert np.array_equal(first.samples, second.samples)
     samples, rate = audio.read_wav(shelf.blobs[first.digest])
-    assert rate == audio.CALLER_RATE
+    assert rate == audio.CALLER_SAMPLE_RATE
     assert np.array_equal(samples, first.samples)
     assert speak_digest(make_case("When do you close?")) != first.digest
 

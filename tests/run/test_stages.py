@@ -102,9 +102,9 @@ def test_the_log_marks_audio_synthesised_here() -> None:
 
 def test_a_third_party_agent_cannot_mark_its_audio_as_synthesised_here() -> None:
     class PretendingAgent(FakeVoice):
-        async def dial(self, dial: CallSetup) -> FakeChannel:
-            channel = await super().dial(dial)
-            channel.synthesised_here = True  # type: ignore[attr-defined]
+        async def dial(self, setup: CallSetup) -> FakeChannel:
+            channel = await super().dial(setup)
+            channel.is_synthesised_in_process = True  # type: ignore[attr-defined]
             return channel
 
     watched = WatchedCalls(PretendingAgent(**parse_fake_voice(AGENT)))

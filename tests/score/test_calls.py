@@ -9,7 +9,7 @@ import pytest
 
 from pramana import audio
 from pramana.embedded.ears import engine_info
-from pramana.model import Call, Case, Check, Facets, Outcome, Reply, Turn
+from pramana.model import Case, Check, Facets, Outcome, RecordedCall, Reply, Turn
 from pramana.score.speech import CallScoring
 
 GOOD = b'{"t":0,"event":"call","version":2,"rate":24000}'
@@ -28,7 +28,7 @@ class UnsupportedRecognition:
 
 def check_log(log: bytes) -> Check:
     blobs = {"recording": audio.write_wav(np.zeros((24000, 2), np.int16), 24000), "log": log}
-    reply = Reply("", call=Call("recording", "log"))
+    reply = Reply("", call=RecordedCall("recording", "log"))
     case = Case("a", "scenario", (Turn("user", "hello"),), Facets("task", "easy"))
     return asyncio.run(CallScoring(blobs.__getitem__, UnsupportedRecognition()).score(case, reply))
 
@@ -80,7 +80,7 @@ def test_the_embedded_recognition_engine_is_recorded_with_its_transcript(by_whis
     blobs = {"recording": audio.write_wav(np.stack((np.zeros_like(tone), tone), axis=1), 24000), "log": GOOD}
     case = Case("a", "scenario", (Turn("user", "hello"),), Facets("task", "easy"))
     scoring = CallScoring(blobs.__getitem__, FixedRecognition(), by_whisper=by_whisper)
-    check = asyncio.run(scoring.score(case, Reply("", call=Call("recording", "log"))))
+    check = asyncio.run(scoring.score(case, Reply("", call=RecordedCall("recording", "log"))))
     assert check.evidence["words"]["recorded"] == "hello"  # type: ignore[index]
     assert check.evidence.get("engine") == (str(engine_info()) if by_whisper else None)
 

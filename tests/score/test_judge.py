@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pramana.errors import AuthenticationFailed, ProviderError, Unavailable
 from pramana.model import Assertion, Case, Check, Facets, Line, Outcome, Reply, Request, ToolCall, Turn, Usage
 from pramana.score.judge import Judge, make_delimiter, score_by_judge, score_by_rubric
-from pramana.score.scoring import NO_JUDGE_REASON, Scoring
+from pramana.score.scoring import NO_JUDGE_REASON, ReplyChecker
 from pramana.score.verdicts import RUBRIC_SCORE_NAMES, parse_ratings, parse_verdict
 
 JUDGED = Case(
@@ -299,7 +299,7 @@ def test_scenarios_of_every_type_share_one_rubric_version() -> None:
 
 
 def test_without_a_judge_the_check_is_unscored_with_a_reason() -> None:
-    scoring = Scoring(None, NoSimilarity())
+    scoring = ReplyChecker(None, NoSimilarity())
     for case in (JUDGED, SCENARIO):
         (check,) = asyncio.run(scoring.make_checks(case, Reply("x")))
         assert (check.outcome, check.reason) == (Outcome.UNSCORED, NO_JUDGE_REASON)
@@ -312,20 +312,20 @@ def make_offline_case(kind: str, ideal: str) -> Case:
 @pytest.mark.parametrize("output", ["yes", "yes" + " " * 100_000])
 def test_offline_assertions_need_no_judge(output: str) -> None:
     (check,) = asyncio.run(
-        Scoring(None, NoSimilarity()).make_checks(make_offline_case("contains", "yes"), Reply(output))
+        ReplyChecker(None, NoSimilarity()).make_checks(make_offline_case("contains", "yes"), Reply(output))
     )
     assert (check.name, check.outcome) == ("contains", Outcome.PASSED)
 
 
 def test_a_broken_scorer_is_errored_not_failed() -> None:
     (check,) = asyncio.run(
-        Scoring(None, NoSimilarity()).make_checks(make_offline_case("semantic_similarity", "x"), Reply("x"))
+        ReplyChecker(None, NoSimilarity()).make_checks(make_offline_case("semantic_similarity", "x"), Reply("x"))
     )
     assert check.outcome == Outcome.ERRORED
     assert "NotImplementedError" in check.reason
 
 
 def test_a_wrong_key_for_the_judge_ends_the_run() -> None:
-    scoring = Scoring(ScriptedJudge(AuthenticationFailed("no key")).judge(), NoSimilarity())
+    scoring = ReplyChecker(ScriptedJudge(AuthenticationFailed("no key")).judge(), NoSimilarity())
     with pytest.raises(AuthenticationFailed):
         asyncio.run(scoring.make_checks(JUDGED, Reply("x")))

@@ -18,7 +18,7 @@ from pramana.model import PlannedScorer, Request, Turn
 from pramana.score.judge import Judge
 from pramana.score.scorers import (
     Scorer,
-    Scorers,
+    ScorerRunner,
     find_planned_scorers,
     find_scorer,
     make_planned_scorers,
@@ -39,7 +39,7 @@ def run_scorer(
     function: Any, *, judge: Judge | None = None, named: Callable[[str], Judge] | None = None
 ) -> list[Check]:
     async def score() -> list[Check]:
-        scorers = Scorers([make_scorer(function)], named)
+        scorers = ScorerRunner([make_scorer(function)], named)
         try:
             return await scorers.make_checks(CASE, REPLY, "gpt-5", judge, NO_JUDGE)
         finally:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pramana.model import Assertion, Case, Check, Expected, Facets, Line, Outcome, Reply, ToolCall, Turn
-from pramana.score.scoring import Scoring
+from pramana.score.scoring import ReplyChecker
 
 CALL = ToolCall("get_weather", '{"city": "Paris"}', "call_1")
 CALLED = ' (no text; called get_weather({"city": "Paris"}))'
@@ -22,7 +22,7 @@ def make_case(kind: str, *ideals: str) -> Case:
 
 
 def score_reply(case: Case, reply: Reply) -> tuple[Check, ...]:
-    return asyncio.run(Scoring(None, NoSimilarity()).make_checks(case, reply))
+    return asyncio.run(ReplyChecker(None, NoSimilarity()).make_checks(case, reply))
 
 
 @pytest.mark.parametrize(

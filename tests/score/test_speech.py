@@ -23,7 +23,7 @@ from pramana.score.speech import CallMeasurements, QualityEstimate, TextComparis
 from pramana.score.words import Entity
 
 pytestmark = pytest.mark.usefixtures("real_models")
-RATE = audio.RECORDING_RATE
+RATE = audio.RECORDING_SAMPLE_RATE
 Samples = NDArray[np.int16]
 QUESTION = "When do you open on Friday, and can I pay with 20 dollars?"
 ANSWER = "We are open from nine in the morning until six in the evening, every day of the week."
@@ -48,7 +48,7 @@ def _transcribe_bytes(data: bytes) -> str:
 @cache
 def speak_at_recording_rate(text: str) -> Samples:
     """Return a text as the agent says it, at the rate of the recording."""
-    return audio.resample(voice.speak(text, "en"), audio.CALLER_RATE, RATE)
+    return audio.resample(voice.speak(text, "en"), audio.CALLER_SAMPLE_RATE, RATE)
 
 
 class Tape:
@@ -86,7 +86,11 @@ class Tape:
 
     def measure(self, *, reason: str = "done", language: str = "en", **more: Any) -> CallMeasurements:
         self.add(len(self.samples) / RATE, "end", reason=reason)
-        arguments: dict[str, Any] = {"transcribe": transcribe, "languages": LANGUAGES, "language": language} | more
+        arguments: dict[str, Any] = {
+            "transcribe": transcribe,
+            "transcribable_languages": LANGUAGES,
+            "language": language,
+        } | more
         return measure_call(self.samples, RATE, self.events, **arguments)
 
 
@@ -120,10 +124,15 @@ def test_audio_that_contradicts_the_transcript_is_an_error_not_a_failure() -> No
 @pytest.mark.parametrize("text", [ANSWER, OTHER, "Your order of three blue lamps will arrive on Tuesday before noon."])
 def test_the_evidence_guard_distinguishes_real_sentences(text: str) -> None:
     heard = transcribe(voice.speak(text, "en"))
-    assert check_evidence(speak_at_recording_rate(text), text, heard, "en", sample_rate=audio.CALLER_RATE).state == "ok"
+    assert (
+        check_evidence(speak_at_recording_rate(text), text, heard, "en", sample_rate=audio.CALLER_SAMPLE_RATE).state
+        == "ok"
+    )
     for other in {ANSWER, OTHER} - {text}:
         assert (
-            check_evidence(speak_at_recording_rate(text), other, heard, "en", sample_rate=audio.CALLER_RATE).state
+            check_evidence(
+                speak_at_recording_rate(text), other, heard, "en", sample_rate=audio.CALLER_SAMPLE_RATE
+            ).state
             == "contradicts"
         )
 
@@ -224,7 +233,8 @@ def test_the_guard_uses_the_character_error_rate() -> None:
     assert compute_transcript_error_rate("the cat", "the hat", "en") == pytest.approx(1 / 7)
     assert compute_transcript_error_rate("", "words", "en") == 1.0
     assert (
-        compute_transcript_error_rate("we open at nine and close at six", "we close at six", "en", cut_count=1) == 0.0
+        compute_transcript_error_rate("we open at nine and close at six", "we close at six", "en", interruption_count=1)
+        == 0.0
     )
 
 
@@ -415,7 +425,7 @@ def test_the_quality_estimate_is_optional() -> None:
         raise EngineMissing("onnxruntime is not here")
 
     def return_estimate(samples: Samples) -> quality.Quality:
-        assert len(samples) == audio.CALLER_RATE
+        assert len(samples) == audio.CALLER_SAMPLE_RATE
         return quality.Quality(3.1, 3.4, 4.0, 3.2)
 
     assert Tape(make_tone(1.0)).measure(transcribe=None, estimate_quality=fail_missing).sound.quality is None
@@ -439,7 +449,7 @@ def test_trimming_keeps_the_audible_part_with_a_margin() -> None:
 
 def estimate_one_window(samples: Samples) -> quality.Quality:
     """Return the real estimate of a sound with silence behind it: a short one alone is repeated, and takes seconds."""
-    return quality.estimate_quality(np.pad(samples, (0, max(0, 9 * audio.CALLER_RATE + 200 - len(samples)))))
+    return quality.estimate_quality(np.pad(samples, (0, max(0, 9 * audio.CALLER_SAMPLE_RATE + 200 - len(samples)))))
 
 
 def test_measuring_a_stored_call_again_gives_an_identical_check() -> None:
@@ -455,7 +465,7 @@ def test_measuring_a_stored_call_again_gives_an_identical_check() -> None:
         rate,
         [json.loads(line) for line in log.split("\n")],
         transcribe=WhisperModel.open().transcribe,
-        languages=LANGUAGES,
+        transcribable_languages=LANGUAGES,
         language="en",
         **engines,
     )

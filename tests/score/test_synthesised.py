@@ -9,7 +9,7 @@ from pramana import audio
 from pramana.score.evidence import GUARD_VERSION, SYNTHESISED_HERE_REASON, GuardResult, check_evidence
 from pramana.score.log import CallLog
 
-RATE = audio.CALLER_RATE
+RATE = audio.CALLER_SAMPLE_RATE
 TRANSCRIPT = "We are open from nine in the morning until six in the evening, every day of the week."
 MISHEARD = "The train to the coast leaves from platform two, and there are still many seats in it."
 TONE = (6000 * np.sin(np.arange(5 * RATE) / 9)).astype(np.int16)
@@ -19,7 +19,7 @@ def check_synthesised(
     speech: Any, transcript: str, recorded: str | None, *, synthesised: bool, cuts: int = 0
 ) -> GuardResult:
     return check_evidence(
-        speech, transcript, recorded, "en", sample_rate=RATE, cut_count=cuts, synthesised_here=synthesised
+        speech, transcript, recorded, "en", sample_rate=RATE, interruption_count=cuts, synthesised_here=synthesised
     )
 
 

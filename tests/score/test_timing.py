@@ -18,7 +18,7 @@ from pramana.providers.voice.vocabulary import is_backchannel
 from pramana.score import timing
 from pramana.score.timing import CallTimes, LineTimes, measure_times
 
-RATE = audio.RECORDING_RATE
+RATE = audio.RECORDING_SAMPLE_RATE
 SAMPLE = 1 / RATE
 Events = list[dict[str, Any]]
 
@@ -125,7 +125,7 @@ def test_the_detector_only_confirms_times() -> None:
         tape().measure(detect_speech=confirm, vad_label="silero 6.2"),
     )
     denied = tape().measure(detect_speech=confirm, vad_label="silero 6.2")
-    assert given_to_it == [2 * audio.CALLER_RATE] * 2
+    assert given_to_it == [2 * audio.CALLER_SAMPLE_RATE] * 2
     assert [only_line(each).speech_confirmed for each in (unconfirmed, confirmed, denied)] == [None, True, False]
     assert [only_line(each).voice_to_voice_s for each in (confirmed, denied)] == [
         only_line(unconfirmed).voice_to_voice_s

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pramana.score.verdicts import cut_before_verdict, parse_ratings, parse_verdict
+from pramana.score.verdicts import get_text_before_verdict, parse_ratings, parse_verdict
 
 OBJECT = {"completed": "yes", "accuracy": 9, "helpfulness": 8, "naturalness": 7, "efficiency": 6}
 PRETTY = json.dumps({**OBJECT, "reasons": {"accuracy": "It fits {exactly}."}}, indent=2)
@@ -128,6 +128,6 @@ def test_ambiguous_or_empty_ratings_are_not_read(answer: str) -> None:
 
 
 def test_the_evidence_is_the_text_before_the_json_object() -> None:
-    assert cut_before_verdict(f"It asks.\n```json\n{PRETTY}\n```") == "It asks."
-    assert cut_before_verdict(f"It asks.\n{json.dumps(OBJECT)}") == "It asks."
-    assert cut_before_verdict("It asks.") == "It asks."
+    assert get_text_before_verdict(f"It asks.\n```json\n{PRETTY}\n```") == "It asks."
+    assert get_text_before_verdict(f"It asks.\n{json.dumps(OBJECT)}") == "It asks."
+    assert get_text_before_verdict("It asks.") == "It asks."

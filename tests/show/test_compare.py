@@ -19,16 +19,16 @@ from pramana.errors import InvalidInput
 from pramana.hash import hash_case
 from pramana.model import (
     Assertion,
-    Call,
     Case,
     Check,
     Facets,
     Failure,
-    Key,
     Outcome,
     Plan,
+    RecordedCall,
     Reply,
     Result,
+    ResultKey,
     Target,
     Turn,
 )
@@ -85,7 +85,7 @@ def store_run(
     with closing(open_store(settings.database_url())) as store:
         created = store.runs.create(plan, iter(asked))
         made = [
-            make_result(each, Key(hash_case(each), model.typed, variant, repeat), outcome, check, took)
+            make_result(each, ResultKey(hash_case(each), model.typed, variant, repeat), outcome, check, took)
             for number, each in enumerate(asked)
             for model in models
             for variant in plan.variants
@@ -96,7 +96,7 @@ def store_run(
     return created.id
 
 
-def make_result(of: Case, key: Key, outcome: Outcome, check: Check, took: float) -> Result:
+def make_result(of: Case, key: ResultKey, outcome: Outcome, check: Check, took: float) -> Result:
     if outcome is E:
         return Result(key, of.id, None, Failure("unavailable", "a 500"), (), None, None)
     checks = (replace(check, outcome=outcome),)
@@ -106,7 +106,7 @@ def make_result(of: Case, key: Key, outcome: Outcome, check: Check, took: float)
     counts = {"substitutions": 1, "deletions": 0, "insertions": 0, "reference_words": 10}
     words = {"heard": {"words": counts, "characters": counts}, "references": []}
     measured = Check("call", "1", P, "", None, {"times": {"lines": lines}, "words": words})
-    reply = Reply("x", total_s=9.0, call=Call("sha256:a", "sha256:b"))
+    reply = Reply("x", total_s=9.0, call=RecordedCall("sha256:a", "sha256:b"))
     return Result(key, of.id, reply, None, (*checks, measured), None, None)
 
 

@@ -20,7 +20,7 @@ from pramana.app.views import RunDetailView
 from pramana.embedded.engines import EngineInfo
 from pramana.hash import hash_case
 from pramana.load.results import read_results
-from pramana.model import Assertion, Case, Check, Facets, Key, Outcome, Plan, Reply, Result, Target, Turn
+from pramana.model import Assertion, Case, Check, Facets, Outcome, Plan, Reply, Result, ResultKey, Target, Turn
 from pramana.report import export, run_summary
 from pramana.report.exports import make_results_schema
 from pramana.show.cli import pramana
@@ -51,7 +51,7 @@ def store_run(*fingerprints: str | None, provider: str = "local") -> str:
 
     def result(repeat: int, fingerprint: str | None) -> Result:
         reply = Reply("x", fingerprint=fingerprint, total_s=0.1)
-        return Result(Key(hash_case(CASE), "local", "text", repeat), CASE.id, reply, None, checks, None, None)
+        return Result(ResultKey(hash_case(CASE), "local", "text", repeat), CASE.id, reply, None, checks, None, None)
 
     with closing(open_store(settings.database_url())) as store:
         run = store.runs.create(plan, iter([CASE]))

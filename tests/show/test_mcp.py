@@ -18,14 +18,14 @@ from mcp_types import CallToolResult, TextContent
 from msgspec.structs import fields
 
 from pramana.app import App, Credential
-from pramana.app.spending import LocalProgram, SpendingLimit
+from pramana.app.spending import LocalProgramSettings, SpendingLimit
 from pramana.installation import make_install_command
 from pramana.request import Limits, RunRequest, Selection, get_published_name
 from pramana.show.cli import pramana
 from pramana.show.cli.mcp import SET_LIMIT_ADVICE
 from pramana.show.mcp import EXAMPLE_CASE, _call_tool, make_server
 from pramana.show.tool_arguments import has_description, make_input_schema, make_output_schema
-from pramana.show.tools import TOOLS, LimitsArguments, RunArguments, SelectionArguments, ToolCall
+from pramana.show.tools import TOOLS, LimitsArguments, RunArguments, SelectionArguments, ToolCallContext
 from pramana.store import open_store
 
 from ..stores import sqlite_store
@@ -403,7 +403,7 @@ def test_a_lone_surrogate_in_an_argument_is_refused_by_name(app: App, folder: Pa
     del folder
 
     async def refuse(tool: str, argument: str, **needed: object) -> str:
-        call = ToolCall(app, Credential(app.access.make_startup_token("editor", "")), ignore_progress, {})
+        call = ToolCallContext(app, Credential(app.access.make_startup_token("editor", "")), ignore_progress, {})
         answer = await _call_tool(call, tool, {**needed, argument: "\ud800"})
         assert answer.is_error
         assert answer.structured_content is not None
@@ -520,7 +520,7 @@ def test_a_run_whose_progress_cannot_be_reported_is_stopped(app: App, folder: Pa
             models=("fake:latency=0.02,echo",),
             limits=LimitsArguments(concurrency=1),
         )
-        call = ToolCall(app, Credential(app.access.make_startup_token("editor", "of a test")), fail, {})
+        call = ToolCallContext(app, Credential(app.access.make_startup_token("editor", "of a test")), fail, {})
         with pytest.raises(BrokenPipeError):
             await TOOLS["run"].execute(call, asked)
         assert not call.active_runs, "nobody waits for the run any more, so it has ended"
@@ -624,7 +624,7 @@ def assert_interrupted() -> None:
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[App]:
     with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
-        yield App(store, local_program=LocalProgram(SpendingLimit(None, SET_LIMIT_ADVICE)))
+        yield App(store, local_program=LocalProgramSettings(SpendingLimit(None, SET_LIMIT_ADVICE)))
 
 
 @asynccontextmanager
@@ -697,7 +697,7 @@ def test_all_runs_share_one_cost_limit(folder: Path, tmp_path: Path, monkeypatch
             assert said["code"] == "cost_not_allowed"
 
     with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
-        run(work(App(store, local_program=LocalProgram(SpendingLimit(5.0, SET_LIMIT_ADVICE)))))
+        run(work(App(store, local_program=LocalProgramSettings(SpendingLimit(5.0, SET_LIMIT_ADVICE)))))
 
 
 def test_a_missing_mcp_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from pramana import clock, settings
 from pramana.app import models as command
-from pramana.providers.names import check_provider
+from pramana.providers.names import check_provider_registration
 from pramana.show.cli import pramana
 from pramana.store import open_store
 
@@ -175,7 +175,9 @@ def test_models_can_be_listed_by_server_url_or_provider_name(port: int) -> None:
 
 def test_a_registered_provider_is_listed_by_name(port: int) -> None:
     with closing(open_store(settings.database_url())) as store:
-        store.providers.create(check_provider("my-vllm", "compatible", base_url=f"http://127.0.0.1:{port}/v1"))
+        store.providers.create(
+            check_provider_registration("my-vllm", "compatible", base_url=f"http://127.0.0.1:{port}/v1")
+        )
     with run_server(port):
         assert list_models("my-vllm")["my-vllm"]["models"] == ["loopback-large", "loopback-small"]
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from pramana import audio, settings
 from pramana.bench import run_sync
 from pramana.errors import StoreFailed
-from pramana.model import Call
+from pramana.model import RecordedCall
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest
 from pramana.show.cli import pramana
@@ -34,7 +34,7 @@ def store() -> Iterator[Store]:
 
 
 @pytest.fixture
-def calls(tmp_path: Path, store: Store) -> dict[str, Call]:
+def calls(tmp_path: Path, store: Store) -> dict[str, RecordedCall]:
     """Make two calls; return them by case id."""
     file = tmp_path / "desk.yaml"
     file.write_text(SCENARIOS, encoding="utf-8")
@@ -50,7 +50,9 @@ def export_audio(folder: Path, *more: str) -> Result:
     return CliRunner().invoke(pramana, ["export", "--audio", str(folder), *more])
 
 
-def test_a_damaged_recording_does_not_block_the_others(calls: dict[str, Call], store: Store, tmp_path: Path) -> None:
+def test_a_damaged_recording_does_not_block_the_others(
+    calls: dict[str, RecordedCall], store: Store, tmp_path: Path
+) -> None:
     assert set(calls) == {"one", "two"}
     store.blobs.path(calls["one"].recording).write_bytes(b"rot")
     store.blobs.path(calls["one"].log).unlink()
@@ -65,7 +67,7 @@ def test_a_damaged_recording_does_not_block_the_others(calls: dict[str, Call], s
     assert f".jsonl: {calls['one'].log} is not in" in second
     wav, log = sorted(folder.iterdir(), key=lambda path: path.suffix, reverse=True)  # and nothing unfinished
     assert (wav.suffix, log.suffix, wav.name[:3]) == (".wav", ".jsonl", "two")
-    assert audio.read_wav(wav.read_bytes())[1] == audio.RECORDING_RATE
+    assert audio.read_wav(wav.read_bytes())[1] == audio.RECORDING_SAMPLE_RATE
     assert len(table.read_text(encoding="utf-8").splitlines()) == 3
     store.blobs.path(calls["two"].log).write_bytes(b"rot")
     none = export_audio(tmp_path / "again", "--id", "one")

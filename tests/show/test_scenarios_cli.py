@@ -243,7 +243,7 @@ def test_scenarios_are_listed_with_filters_locally_and_on_a_server(scenario_fold
 
 
 def test_all_pages_of_a_server_are_listed(server: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("pramana.show.cli.scenarios.PAGE_SIZE", 2)
+    monkeypatch.setattr("pramana.show.cli.scenarios.SCENARIOS_PER_REQUEST", 2)
     (tmp_path / "many.yaml").write_text(make_document(*"abcde"), encoding="utf-8")
     invoke("import", tmp_path / "many.yaml", "--to", server.url)
     assert list_ids("--from", server.url) == [*"abcde"]

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from pramana import settings
 from pramana.hash import hash_case
-from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Plan, Reply, Result, Target, Turn, Usage
+from pramana.model import Case, Check, Facets, Failure, Outcome, Plan, Reply, Result, ResultKey, Target, Turn, Usage
 from pramana.report.terminal import count_columns
 from pramana.request import RunEdit
 from pramana.show.cli import pramana
@@ -45,7 +45,7 @@ def make_cases() -> list[Case]:
 
 def make_result(case: Case, place: int, number: int, model: str) -> Result:
     """Return a result; better models pass more of them."""
-    key = Key(hash_case(case), model)
+    key = ResultKey(hash_case(case), model)
     if number == 7 and place == 1:
         return Result(key, case.id, None, Failure("unavailable", "HTTP 503 Service Unavailable"), (), None, None)
     passed = (number * 7 + place) % 24 >= 4 + 2 * place

@@ -12,12 +12,12 @@ from pramana.model import (
     Check,
     Facets,
     Failure,
-    Key,
     Outcome,
     Plan,
     Reply,
     Result,
-    Source,
+    ResultKey,
+    SourceLocation,
     Target,
     ToolCall,
     Turn,
@@ -27,7 +27,7 @@ from pramana.replies import encode_raw_response
 from pramana.store.store import Store
 
 
-def list_pending(store: Store, run: str, model: str | None = None) -> Iterator[tuple[Key, Case]]:
+def list_pending(store: Store, run: str, model: str | None = None) -> Iterator[tuple[ResultKey, Case]]:
     """Iterate the cases of a run that have no result yet."""
     return chain.from_iterable(store.cases.iterate_pending_chunks(run, model))
 
@@ -44,7 +44,7 @@ def make_case(number: int) -> Case:
         facets=Facets("math", "easy", "en", ("sum",)),
         assertion=Assertion("contains_any", threshold=1),
         ideals=(str(2 * number),),
-        source=Source("mine.jsonl", number + 1),
+        source=SourceLocation("mine.jsonl", number + 1),
     )
 
 
@@ -61,7 +61,7 @@ def make_check(outcome: Outcome = Outcome.PASSED, name: str = "contains_any") ->
     return Check(name, "1", outcome, "because", 1.0, {"matched": ["4"]})
 
 
-def make_result(key: Key, outcome: Outcome = Outcome.PASSED, case_id: str = "case-1") -> Result:
+def make_result(key: ResultKey, outcome: Outcome = Outcome.PASSED, case_id: str = "case-1") -> Result:
     reply = Reply(
         "4",
         Usage(3, 1, 0),
@@ -78,8 +78,8 @@ def make_result(key: Key, outcome: Outcome = Outcome.PASSED, case_id: str = "cas
     return Result(key, case_id, reply, None, (make_check(outcome),), "sha256:a", "sha256:b")
 
 
-def make_key(of: Case, model: str = "fake", repeat: int = 0) -> Key:
-    return Key(hash_case(of), model, "text", repeat)
+def make_key(of: Case, model: str = "fake", repeat: int = 0) -> ResultKey:
+    return ResultKey(hash_case(of), model, "text", repeat)
 
 
 texts = st.text(st.characters(codec=None) | st.sampled_from("\0\ud800\udc00\ufdd00\U0001f600"), max_size=12)
@@ -119,10 +119,10 @@ replies = st.builds(
 )
 
 
-def results_for(key: Key) -> st.SearchStrategy[Result]:
+def results_for(key: ResultKey) -> st.SearchStrategy[Result]:
     return st.builds(
         Result,
-        key=st.builds(Key, case=st.just(key.case), model=texts, variant=texts, repeat=st.integers(0, 2**31 - 1)),
+        key=st.builds(ResultKey, case=st.just(key.case), model=texts, variant=texts, repeat=st.integers(0, 2**31 - 1)),
         case_id=texts,
         reply=st.none() | replies,
         failure=st.none() | st.builds(Failure, texts, texts),
@@ -144,7 +144,7 @@ cases = st.builds(
     expected_outcome=names,
     prompt_audio_url=names,
     tokens_est=counts,
-    source=st.none() | st.builds(Source, texts, st.integers(0, 2**40)),
+    source=st.none() | st.builds(SourceLocation, texts, st.integers(0, 2**40)),
 )
 targets = st.builds(Target, texts, texts, texts, st.dictionaries(texts, plain, max_size=2))
 plans = st.builds(
@@ -162,7 +162,7 @@ plans = st.builds(
 )
 
 
-def add_scoring(store: Store, run_id: str, label: str, judged: Iterable[tuple[Key, tuple[Check, ...]]]) -> int:
+def add_scoring(store: Store, run_id: str, label: str, judged: Iterable[tuple[ResultKey, tuple[Check, ...]]]) -> int:
     """Add a complete scoring."""
     with store.scorings.begin_rescoring(run_id, label) as scoring:
         scoring.add(list(judged))

@@ -1,6 +1,6 @@
 """Pages of runs and results, on both engines."""
 
-from pramana.model import Key, Outcome
+from pramana.model import Outcome, ResultKey
 from pramana.store.results import REPLY_EXCERPT_LENGTH
 from pramana.store.store import Store
 
@@ -60,5 +60,5 @@ def test_later_results_come_after_earlier_ones(store: Store) -> None:
     first = store.results.find_last_seq(number)
     put_results(store, run.id, [make_result(make_key(make_case(2)))])
     (found,) = store.results.list_after(number, first)
-    assert found[1].key == Key(make_key(make_case(2)).case, "fake", found[1].key.variant, found[1].key.repeat)
+    assert found[1].key == ResultKey(make_key(make_case(2)).case, "fake", found[1].key.variant, found[1].key.repeat)
     assert store.runs.read_states(["r0"]) == {}

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from pramana import settings
-from pramana.errors import AlreadyExists, Locked, NotFound
+from pramana.errors import AlreadyExists, NotFound, SecretsLocked
 from pramana.providers.accounts import RegisteredProvider
 from pramana.store import open_store
 from pramana.store.providers import StoredProvider
@@ -96,14 +96,14 @@ def test_rotation_encrypts_all_keys_again_or_none(store: Store, monkeypatch: pyt
         store.providers.create(RegisteredProvider(f"p{number}", "openai"), f"{KEY}{number}")
     store.providers.create(RegisteredProvider("keyless", "compatible", "http://h/v1"))
     monkeypatch.setenv("PRAMANA_SECRET_KEY", new)
-    with pytest.raises(Locked):
-        store.providers.rotate_keys()
+    with pytest.raises(SecretsLocked):
+        store.providers.reencrypt_keys()
     monkeypatch.setenv("PRAMANA_SECRET_KEY", f"{new},{old}")
-    assert store.providers.rotate_keys() == 3
+    assert store.providers.reencrypt_keys() == 3
     monkeypatch.setenv("PRAMANA_SECRET_KEY", new)
     found = [store.providers.find_registered(f"p{number}") for number in range(3)]
     assert [each.read_key() for each in found if each] == [f"{KEY}{number}" for number in range(3)]
-    assert store.providers.rotate_keys() == 3
+    assert store.providers.reencrypt_keys() == 3
 
 
 def test_a_damaged_secret_is_reported_only_when_it_is_used(store: Store) -> None:
@@ -113,5 +113,5 @@ def test_a_damaged_secret_is_reported_only_when_it_is_used(store: Store) -> None
     assert store.providers.read("my-vllm").key_set
     found = store.providers.find_registered("my-vllm")
     assert found
-    with pytest.raises(Locked, match=str(settings.key_file_path())):
+    with pytest.raises(SecretsLocked, match=str(settings.encryption_key_file_path())):
         found.read_key()

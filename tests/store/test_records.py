@@ -13,17 +13,17 @@ from pramana.hash import hash_case
 from pramana.jsonl import to_canonical_json
 from pramana.model import (
     Assertion,
-    Call,
     Case,
     Check,
     Facets,
     Failure,
-    Key,
     Outcome,
     Plan,
+    RecordedCall,
     Reply,
     Result,
-    Source,
+    ResultKey,
+    SourceLocation,
     Target,
     Turn,
     Usage,
@@ -128,7 +128,7 @@ def put_results(store: Store, run_id: str, results: list[Result]) -> list[tuple[
 
 def test_random_results_round_trip_through_the_database(store: Store) -> None:
     """One run and one transaction an example: hypothesis gathers, the engine then holds all of them at once."""
-    gathered: dict[Key, Result] = {}
+    gathered: dict[ResultKey, Result] = {}
 
     @given(results_for(A_KEY))
     def gather(some: Result) -> None:
@@ -180,7 +180,7 @@ def test_every_text_column_stores_nul_and_lone_surrogates(store: Store) -> None:
         name=make_awkward(),
         expected_outcome=make_awkward(),
         prompt_audio_url=make_awkward(),
-        source=Source(make_awkward(), 1),
+        source=SourceLocation(make_awkward(), 1),
     )
     target = Target(make_awkward(), make_awkward(), make_awkward(), {make_awkward(): make_awkward()})
     whole = Plan(
@@ -215,12 +215,12 @@ def test_every_text_column_stores_nul_and_lone_surrogates(store: Store) -> None:
         (make_awkward(),),
         0.5,
         answers=(make_awkward(),),
-        call=Call(make_awkward(), make_awkward(), (make_awkward(),)),
+        call=RecordedCall(make_awkward(), make_awkward(), (make_awkward(),)),
     )
     check = Check(
         make_awkward(), make_awkward(), Outcome.FAILED, make_awkward(), 0.5, {make_awkward(): [make_awkward()]}
     )
-    a_key = Key(hash_case(one), target.typed, make_awkward(), 0)
+    a_key = ResultKey(hash_case(one), target.typed, make_awkward(), 0)
     some = Result(
         a_key, make_awkward(), reply, Failure(make_awkward(), make_awkward()), (check,), make_awkward(), make_awkward()
     )

@@ -17,7 +17,7 @@ from sqlalchemy import func, select, update
 
 from pramana.errors import InvalidInput, NotFound, StoreFailed
 from pramana.hash import hash_case
-from pramana.model import Case, Key, Outcome, Result, RunStatus
+from pramana.model import Case, Outcome, Result, ResultKey, RunStatus
 from pramana.request import RunEdit
 from pramana.store import open_store
 from pramana.store.schema import metadata, runs
@@ -145,8 +145,8 @@ def test_name_and_note_of_a_run_can_change_and_are_not_part_of_the_plan(store: S
 def test_a_run_is_found_by_its_whole_name_if_only_one_has_it(store: Store) -> None:
     one, two = (store.runs.create(make_plan(), [make_case(1)]) for _ in range(2))
     store.runs.edit(one.id, RunEdit(name="50% off @ night"))
-    assert store.runs.find("50% OFF @ Night").id == store.runs.find_scored("50% off @ night").id == one.id
-    assert store.runs.find_scored("50% off @ night@0").scoring == 0
+    assert store.runs.find("50% OFF @ Night").id == store.runs.find_as_of_scoring("50% off @ night").id == one.id
+    assert store.runs.find_as_of_scoring("50% off @ night@0").scoring == 0
     store.runs.edit(two.id, RunEdit(name=one.id))
     assert store.runs.find(one.id).id == one.id, "an ID is preferred to a name"
     store.runs.edit(two.id, RunEdit(name="50% OFF @ NIGHT"))
@@ -161,20 +161,20 @@ def test_a_name_may_end_like_the_reference_to_a_scoring(store: Store) -> None:
     one, two, three = (store.runs.create(make_plan(), [make_case(1)]) for _ in range(3))
     store.runs.edit(one.id, RunEdit(name="prompt@2"))
     for reference in ("prompt@2", "PROMPT@2"):
-        found = store.runs.find_scored(reference)
+        found = store.runs.find_as_of_scoring(reference)
         assert (found.id, found.scoring) == (one.id, None)
-    assert store.runs.find_scored("prompt@2@0").scoring == 0
+    assert store.runs.find_as_of_scoring("prompt@2@0").scoring == 0
     store.runs.edit(two.id, RunEdit(name="prompt"))
-    assert store.runs.find_scored("prompt@2").id == one.id, "the other run has no scoring 2"
+    assert store.runs.find_as_of_scoring("prompt@2").id == one.id, "the other run has no scoring 2"
     store.runs.edit(one.id, RunEdit(name=f"{two.id}@0"))
-    assert store.runs.find_scored(f"{two.id}@0").reference == f"{two.id}@0", "a scoring is preferred to a name"
+    assert store.runs.find_as_of_scoring(f"{two.id}@0").reference == f"{two.id}@0", "a scoring is preferred to a name"
     for name in ("a@b", "a@7"):
         for run in (one, three):
             store.runs.edit(run.id, RunEdit(name=name))
         with pytest.raises(NotFound, match="several runs are named"):
-            store.runs.find_scored(name)
+            store.runs.find_as_of_scoring(name)
     with pytest.raises(NotFound, match="there is no run"):
-        store.runs.find_scored(f"{'x' * 100_000}@1")
+        store.runs.find_as_of_scoring(f"{'x' * 100_000}@1")
 
 
 def test_a_run_is_found_by_id_prefix_or_latest(store: Store) -> None:
@@ -312,7 +312,7 @@ def test_an_interrupted_rescoring_keeps_its_checks(store: Store) -> None:
             broken.add([(each, (make_check(Outcome.FAILED),)) for each in keys[:500]])
             assert list(store.results.iterate(run.id)) == old, "checks were seen before the scoring was finished"
             broken.label = "ended early"
-            broken.add([(keys[501], (make_check(),)), (Key("sha256:unknown", "fake"), (make_check(),))])
+            broken.add([(keys[501], (make_check(),)), (ResultKey("sha256:unknown", "fake"), (make_check(),))])
 
     with pytest.raises(NotFound, match="so it cannot be scored again"):
         break_off_scoring()
@@ -325,7 +325,7 @@ def test_a_rescoring_without_checks_leaves_no_scoring(store: Store) -> None:
     run = store.runs.create(make_plan(), [make_case(1)])
     put_results(store, run.id, [make_result(make_key(make_case(1)))])
     with pytest.raises(NotFound), store.scorings.begin_rescoring(run.id, "broken") as broken:
-        broken.add([(Key("sha256:unknown", "fake"), (make_check(),))])
+        broken.add([(ResultKey("sha256:unknown", "fake"), (make_check(),))])
     assert store.scorings.read_labels(run.id) == {0: "run"}
     assert add_scoring(store, run.id, "whole", [(make_key(make_case(1)), (make_check(),))]) == 1
 
@@ -494,7 +494,9 @@ def test_pairs_are_in_case_order(store: Store) -> None:
     there = put_results(store, run.id, [make_result(each) for each in random.Random(7).sample(planned, len(planned))])
     pairs = list(store.results.iterate_with_cases(run.id))
     order = itertools.product((7, 3, *range(9, 200)), ("b", "a"), ("voice", "text"), range(2))
-    expected = [Key(hash_case(make_case(number)), model, variant, repeat) for number, model, variant, repeat in order]
+    expected = [
+        ResultKey(hash_case(make_case(number)), model, variant, repeat) for number, model, variant, repeat in order
+    ]
     assert [each.key for _, each in pairs] == expected
     assert all(hash_case(one) == each.key.case for one, each in pairs)
     numbered = [(seq, each) for seq, _, each in store.results.iterate_numbered_with_cases(run.id, with_raw=True)]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from sqlalchemy import delete, update
 
 from pramana.errors import AlreadyExists, NotFound, StoreFailed
-from pramana.load.scenario import check_scenario
+from pramana.load.scenario import parse_scenario_or_errors
 from pramana.model import Scenario
 from pramana.request import Selection
 from pramana.store import open_store
@@ -66,7 +66,9 @@ TAGGED = [
 )  # fmt: skip
 def test_a_selection_matches_the_same_in_a_store_and_in_files(store: Store, filters: dict[str, Any]) -> None:
     store.scenarios.import_(TAGGED, "skip")
-    cases = [scenario.to_case() for each in TAGGED if (scenario := check_scenario(msgspec.to_builtins(each))[0])]
+    cases = [
+        scenario.to_case() for each in TAGGED if (scenario := parse_scenario_or_errors(msgspec.to_builtins(each))[0])
+    ]
     assert len(cases) == len(TAGGED)
     assert find_ids(store, **filters) == [each.id for each in cases if Selection(**filters).matches(each)]
     chunks = store.scenarios.iterate_chunks(Selection(**filters, limit=1))
@@ -190,7 +192,7 @@ def test_a_suggested_id_that_exists_is_made_unique(store: Store) -> None:
 def test_deleted_scenarios_can_be_restored_for_a_day(store: Store) -> None:
     before = store.scenarios.create(make_scenario("a", tags=["t"]))
     gone = store.scenarios.delete("a")
-    assert (gone.scenario, gone.until > gone.deleted) == (before, True)
+    assert (gone.scenario, gone.restorable_until > gone.deleted) == (before, True)
     with pytest.raises(NotFound, match=r"the scenario was deleted at .* can be restored for one day"):
         store.scenarios.read("a")
     assert store.scenarios.list_deleted(0, 10) == ([gone], 1)

@@ -131,7 +131,7 @@ def test_a_run_can_be_read_as_of_an_earlier_scoring(store: Store) -> None:
     add_scoring(store, run_id, "once more", [(keys[1], (make_check(Outcome.FAILED),))])
     failed = []
     for scoring in (0, 1, 2):
-        run = store.runs.find_scored(f"{run_id}@{scoring}")
+        run = store.runs.find_as_of_scoring(f"{run_id}@{scoring}")
         assert (run.id, run.scoring, run.reference) == (run_id, scoring, f"{run_id}@{scoring}")
         seq = next(seq for seq, each in store.results.iterate(run) if each.key == keys[0])
         failed.append(
@@ -149,11 +149,11 @@ def test_a_run_can_be_read_as_of_an_earlier_scoring(store: Store) -> None:
         )
         assert store.results.read(run, seq)[1].outcome is (Outcome.FAILED if scoring else Outcome.PASSED)
     assert failed == [[0] * 5, [1] * 5, [2] * 5]
-    assert store.runs.find_scored(run_id).scoring is None
+    assert store.runs.find_as_of_scoring(run_id).scoring is None
     assert [each.label for each in store.scorings.list_finished(run_id)] == ["run", "again", "once more"]
     for wrong in ("3", "-1", "", "1.0", "x"):
         with pytest.raises(NotFound):
-            store.runs.find_scored(f"{run_id}@{wrong}")
+            store.runs.find_as_of_scoring(f"{run_id}@{wrong}")
 
 
 # ── The current scoring ──

@@ -64,7 +64,7 @@ def recount(store: Store, *, verified: bool) -> list[DayPoint]:
 
 def assert_chart_equals_recount(store: Store) -> None:
     for verified in (True, False):
-        points, models = store.submissions.read_chart(verified=verified, **ALWAYS)
+        points, models = store.submissions.read_chart(of_known_suites=verified, **ALWAYS)
         assert sorted(points, key=lambda each: (each.model, each.day)) == recount(store, verified=verified)
         assert models == len({each.model for each in points})
 
@@ -95,7 +95,7 @@ def test_the_same_content_on_another_day_is_a_duplicate_that_counts_there(store:
     assert submit(store, make_result(), timestamp=date_of(0)) == ["accepted"]
     assert submit(store, make_result(), timestamp=date_of(1)) == ["duplicate"]
     assert submit(store, make_result(), timestamp=date_of(1)) == ["duplicate"]
-    points, _ = store.submissions.read_chart(verified=True, **ALWAYS)
+    points, _ = store.submissions.read_chart(of_known_suites=True, **ALWAYS)
     assert [(each.day, each.submissions, each.duplicates, each.changed) for each in points] == [
         ("2026-05-01", 1, 0, 0),
         ("2026-05-02", 1, 1, 0),
@@ -179,7 +179,7 @@ def test_submissions_are_assigned_to_their_utc_day(store: Store) -> None:
 
 def test_a_prompt_has_changed_if_its_outputs_differ_from_its_previous_day(store: Store) -> None:
     def list_changed() -> list[int]:
-        return [each.changed for each in store.submissions.read_chart(verified=True, **ALWAYS)[0]]
+        return [each.changed for each in store.submissions.read_chart(of_known_suites=True, **ALWAYS)[0]]
 
     submit(store, make_result("p", "a"), make_result("q", "a"), timestamp=date_of(0))
     submit(store, make_result("p", "a"), timestamp=date_of(2))
@@ -205,7 +205,7 @@ def test_consistency_is_the_share_of_prompts_with_one_output(store: Store) -> No
         make_result("q", "a", seed=2),
         timestamp=date_of(0),
     )
-    (point,) = store.submissions.read_chart(verified=True, **ALWAYS)[0]
+    (point,) = store.submissions.read_chart(of_known_suites=True, **ALWAYS)[0]
     assert (point.submissions, point.prompts, point.outputs, point.consistency) == (4, 2, 3, 0.5)
 
 
@@ -213,7 +213,7 @@ def test_results_of_known_and_unknown_suites_never_share_a_series(store: Store) 
     submit(store, make_result(output="a"), timestamp=date_of(0))
     submit(store, make_result(output="b"), timestamp=date_of(1), verified=False)
     submit(store, make_result(output="a"), timestamp=date_of(2))
-    points, _ = store.submissions.read_chart(verified=True, **ALWAYS)
+    points, _ = store.submissions.read_chart(of_known_suites=True, **ALWAYS)
     assert [(each.day, each.changed) for each in points] == [("2026-05-01", 0), ("2026-05-03", 0)]
     assert_chart_equals_recount(store)
 
@@ -225,11 +225,11 @@ def test_the_chart_shows_the_models_with_most_submissions_in_the_period(store: S
             *(make_result(f"p{each}", model=f"m{number}") for each in range(number + 1)),
             timestamp=date_of(number),
         )
-    points, models = store.submissions.read_chart(verified=True, **{**ALWAYS, "max_models": 2})
+    points, models = store.submissions.read_chart(of_known_suites=True, **{**ALWAYS, "max_models": 2})
     assert ([each.model for each in points], models) == (["m2", "m3"], 4)
-    points, models = store.submissions.read_chart(verified=True, first_day="2026-05-02", last_day="2026-05-03")
+    points, models = store.submissions.read_chart(of_known_suites=True, first_day="2026-05-02", last_day="2026-05-03")
     assert ([each.model for each in points], models) == (["m1", "m2"], 2)
-    assert store.submissions.read_chart(verified=True, model="none", **ALWAYS) == ([], 0)
+    assert store.submissions.read_chart(of_known_suites=True, model="none", **ALWAYS) == ([], 0)
 
 
 def random_batch(chance: random.Random) -> tuple[Batch, list[bool], str]:
@@ -329,5 +329,5 @@ def test_only_recent_results_of_known_suites_give_a_badge(store: Store) -> None:
 def test_deliveries_are_recorded_per_address(store: Store) -> None:
     store.submissions.mark_delivered("r1", "http://a")
     store.submissions.mark_delivered("r1", "http://a")
-    assert store.submissions.list_delivered("http://a") == {"r1"}
-    assert store.submissions.list_delivered("http://b") == set()
+    assert store.submissions.list_delivered_keys("http://a") == {"r1"}
+    assert store.submissions.list_delivered_keys("http://b") == set()

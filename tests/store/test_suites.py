@@ -8,11 +8,11 @@ from sqlalchemy import text
 
 from pramana.errors import AlreadyExists, NotFound, StoreFailed
 from pramana.store.store import Store
-from pramana.store.suites import Upload
+from pramana.store.suites import TierUpload
 
 
-def make_upload(content: bytes, digest: str = "a") -> Upload:
-    return Upload(content, f"sha256:{digest * 64}", 1, 10)
+def make_upload(content: bytes, digest: str = "a") -> TierUpload:
+    return TierUpload(content, f"sha256:{digest * 64}", 1, 10)
 
 
 def test_an_uploaded_suite_round_trips(store: Store) -> None:
@@ -39,7 +39,7 @@ def test_an_uploaded_suite_round_trips(store: Store) -> None:
     ],
     ids=["other content", "one tier more", "another name"],
 )
-def test_a_version_never_changes(store: Store, other: dict[str, Upload]) -> None:
+def test_a_version_never_changes(store: Store, other: dict[str, TierUpload]) -> None:
     assert store.suites.upload("v2", {"cheap": make_upload(b"it")}) is True
     assert (
         store.suites.upload("v2", {"cheap": make_upload(b"it, written otherwise")}) is False

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pramana import clock
-from pramana.errors import AlreadyRunning, Conflict
+from pramana.errors import AlreadyRunning, StateConflict
 from pramana.load.rows import make_case
 from pramana.model import Plan, Target
 from pramana.request import RunRequest
@@ -82,7 +82,7 @@ def test_a_day_is_ended_once_with_its_alerts(store: Store, watch: Watch) -> None
     claim(store, watch)
     alerts = (NewAlert("notice", {"text": "half \ud83d"}), NewAlert("notice", {}))
     ended = EndedDay(status="measured", features="{}", decision={"level": "notice"}, basis={"plan": 1}, alerts=alerts)
-    with pytest.raises(Conflict, match="were measured meanwhile"):
+    with pytest.raises(StateConflict, match="were measured meanwhile"):
         store.watches.end_day(watch, "2026-03-01", ended, 3)
     assert store.watches.list_alerts(watch) == []
     day = store.watches.end_day(watch, "2026-03-01", ended, 0)
@@ -91,7 +91,7 @@ def test_a_day_is_ended_once_with_its_alerts(store: Store, watch: Watch) -> None
     assert (alert.level, alert.day, alert.body) == ("notice", "2026-03-01", {"text": "half \ud83d"})
     (period,) = store.watches.list_periods(watch)
     assert period.basis == {"plan": 1}
-    with pytest.raises(Conflict, match=r"2026-03-01 of watch .* is measured already"):
+    with pytest.raises(StateConflict, match=r"2026-03-01 of watch .* is measured already"):
         claim(store, watch)
 
 

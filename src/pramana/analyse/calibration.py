@@ -26,7 +26,7 @@ POSTERIOR_TAIL_FACTOR = 0.8
 coverage falls to 93 % where verdicts are few."""
 MIN_LABELS, MIN_OF_EACH_VERDICT = 50, 10
 """Labels that a corrected rate needs: in all, and among each of the judge's two verdicts, as far as there are."""
-MIN_OWN_LABELS = 20
+MIN_LABELS_OF_THIS_RUN = 20
 """Labels of the run itself that are needed beside labels from elsewhere."""
 MAX_INTERVAL_WIDTH = 0.25
 """A corrected rate whose interval is wider says too little to be shown."""
@@ -218,8 +218,8 @@ def count_labels_for_width(strata: Sequence[Stratum], *, replies_per_case: int =
 
 
 def correct_rate_with_other_labels(
-    other_labels: LabelCounts,
-    own_labels: LabelCounts,
+    labels_of_other_runs: LabelCounts,
+    labels_of_this_run: LabelCounts,
     judge_passed: int,
     reply_count: int,
     *,
@@ -229,10 +229,10 @@ def correct_rate_with_other_labels(
 
     The labels of the other run were drawn at random, whatever the judge said; `correct_rate_with_other_runs` takes
     those that were drawn by its verdicts. A judge that errs otherwise on this run would go unnoticed, so some labels of
-    the run itself (`own_labels`) are required.
+    the run itself (`labels_of_this_run`) are required.
     """
-    drawn_from = other_labels.as_strata(other_labels.judge_yes_count, other_labels.total)
-    own = own_labels.as_strata(judge_passed, reply_count)
+    drawn_from = labels_of_other_runs.as_strata(labels_of_other_runs.judge_yes_count, labels_of_other_runs.total)
+    own = labels_of_this_run.as_strata(judge_passed, reply_count)
     return correct_rate_with_other_runs([drawn_from], own, confidence=confidence)
 
 
@@ -250,12 +250,12 @@ def correct_rate_with_other_runs(
     look far stricter than it is. The rate is refused if the labels of the run itself contradict those of the others.
     """
     own_count = count_labels(own).total
-    if own_count < MIN_OWN_LABELS:
+    if own_count < MIN_LABELS_OF_THIS_RUN:
         return CorrectedRate(
             None,
             None,
             f"{own_count} replies of this run are labelled; labels of other runs count only with at least "
-            f"{MIN_OWN_LABELS} of this run, in case the judge errs differently here",
+            f"{MIN_LABELS_OF_THIS_RUN} of this run, in case the judge errs differently here",
         )
     pooled = count_labels([each for run in other_runs for each in run])
     good, bad = pooled.true_yes + pooled.false_no, pooled.true_no + pooled.false_yes

@@ -34,7 +34,13 @@ from pramana.analyse.intervals import (
     sign_flip_p_value,
 )
 from pramana.analyse.labels import TWO_RUN_LABELS, SideLabels
-from pramana.analyse.numbers import format_duration, format_error_rate, format_points, format_time_difference, pluralise
+from pramana.analyse.numbers import (
+    format_difference_in_points,
+    format_duration,
+    format_error_rate,
+    format_time_difference,
+    pluralise,
+)
 from pramana.analyse.pairing import split_variant
 from pramana.analyse.voice import (
     CALL_CHECK,
@@ -199,7 +205,7 @@ class Change(Struct, frozen=True):
         shown, by = (
             (_format_time_range, format_time_difference)
             if timed
-            else (lambda given: format_error_rate(given[0]), format_points)
+            else (lambda given: format_error_rate(given[0]), format_difference_in_points)
         )
         named = f"{self.what[0].upper()}{self.what[1:]}"
         words = ["", ""] if timed else [f" of {each:,}" for each in self.words]

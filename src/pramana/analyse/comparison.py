@@ -40,7 +40,7 @@ from pramana.analyse.intervals import (
 )
 from pramana.analyse.labels import TWO_RUN_LABELS, SideLabels
 from pramana.analyse.mean_bounds import case_mean_interval, cases_to_exclude_loss
-from pramana.analyse.numbers import format_point_difference, format_points, pluralise
+from pramana.analyse.numbers import format_difference_in_points, format_point_difference, pluralise
 from pramana.analyse.pairing import (
     DifferentJudges,
     Excluded,
@@ -505,7 +505,7 @@ def _describe_evidence(evidence: _Evidence, base_rate: float | None, new_rate: f
     p_value = f"p = {evidence.p_value:.2g}" if evidence.p_value >= 1e-4 else "p < 0.0001"
     rates = f"{100 * base_rate:.1f} % {labels.base}, {100 * new_rate:.1f} % {labels.new}"
     numbers = (
-        f"Pass rate {rates}: {format_points(evidence.difference)}, "
+        f"Pass rate {rates}: {format_difference_in_points(evidence.difference)}, "
         f"{100 * (1 - evidence.alpha):.4g} % interval {format_point_difference(low)} to "
         f"{format_point_difference(high)}; "
         f"{evidence.test}, {p_value}."

@@ -50,7 +50,7 @@ class EngineDifference(Struct, frozen=True):
             return f"Different weights: {self.model} was {before}, and is now {now}. It is not the same model."
         if not self.is_known:
             return f"Engines not known to be the same: {both} Results can differ although the model has not changed."
-        if self._has_different("processor"):
+        if self._has_different("processor_features"):
             why = "Embedded models round differently on different processors"
         elif self._has_different("name") or self._has_different("version"):
             why = "A different engine or version may round differently"
@@ -106,8 +106,11 @@ def find_engine_differences(
     and one of them recorded no engine at all, as older versions did for calls.
     """
     found = []
-    for family in sorted({_base_model_name(each) for each in (*base, *new)}):
-        before, now = (tuple(sorted(each for each in side if _base_model_name(each) == family)) for side in (base, new))
+    for family in sorted({_model_name_without_quantisation(each) for each in (*base, *new)}):
+        before, now = (
+            tuple(sorted(each for each in side if _model_name_without_quantisation(each) == family))
+            for side in (base, new)
+        )
         names = {each.model for each in (*before, *now)}
         model = names.pop() if len(names) == 1 else family
         unrecorded = both_embedded and not (base and new)
@@ -116,7 +119,7 @@ def find_engine_differences(
     return tuple(found)
 
 
-def _base_model_name(info: EngineInfo) -> str:
+def _model_name_without_quantisation(info: EngineInfo) -> str:
     """Return a model's name without its quantisation, which counts as a difference of weights."""
     return info.model.partition(" ")[0]
 

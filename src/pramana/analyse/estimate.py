@@ -2,8 +2,8 @@
 
 Tokens are counted by the rule of the built-in suites: runs of letters, groups of up to three digits, and every other
 visible character count one each. The length of a reply is not known in advance: it is assumed to be that of the
-expected reply, and at least `ASSUMED_ANSWER_TOKENS`; the cost range covers replies from a third to three times as long.
-An unknown price makes the sum unknown and is named; it never counts as 0.
+expected reply, and at least `MIN_ASSUMED_REPLY_TOKENS`; the cost range covers replies from a third to three times as
+long. An unknown price makes the sum unknown and is named; it never counts as 0.
 """
 
 import re
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pramana.analyse.judges import NON_JUDGE_PROVIDERS
 from pramana.model import Case, Plan, Target, Usage
 
-ASSUMED_ANSWER_TOKENS = 150
+MIN_ASSUMED_REPLY_TOKENS = 150
 """The fewest tokens assumed for a reply: most are sentences, whatever an assertion looks for in them."""
 SHORTEST_REPLY_FACTOR, LONGEST_REPLY_FACTOR = 1 / 3, 3.0
 """The factors on the assumed length of replies at the two ends of the cost range."""
@@ -59,7 +59,7 @@ class Estimate(Struct):
     model_estimates: list[ModelEstimate] = field(default_factory=list)
     cost_range_usd: tuple[float, float] | None = None
     """The cost with much shorter and with much longer replies than assumed; None if a price is unknown."""
-    unjudged_counts: dict[str, int] = field(default_factory=dict)
+    unjudged_cases_by_model: dict[str, int] = field(default_factory=dict)
     """By model, how many cases need a judge and have none: they will be unscored."""
     self_judged_models: tuple[str, ...] = ()
     """Models that judge their own replies."""
@@ -71,11 +71,11 @@ class Estimate(Struct):
     def warnings(self) -> list[str]:
         """What the run or this estimate will lack, in sentences.
 
-        >>> Estimate(model_estimates=[ModelEstimate("local", "model")], unjudged_counts={"local": 2}).warnings
+        >>> Estimate(model_estimates=[ModelEstimate("local", "model")], unjudged_cases_by_model={"local": 2}).warnings
         ['2 cases will have no verdict: name a judge']
         """
         models = sum(each.purpose == "model" for each in self.model_estimates)
-        missing = _no_judge_warnings(self.unjudged_counts, models, judge_named=self.judge_named)
+        missing = _no_judge_warnings(self.unjudged_cases_by_model, models, judge_named=self.judge_named)
         return missing + (
             [f"not counted: model calls by scorers ({', '.join(self.scorer_names)})"] if self.scorer_names else []
         )
@@ -108,7 +108,7 @@ class Estimate(Struct):
 class JudgingForecast(Struct, frozen=True):
     """How the replies of a run will be judged."""
 
-    unjudged_counts: dict[str, int]
+    unjudged_cases_by_model: dict[str, int]
     """By model, how many cases need a judge and have none."""
     self_judged_models: tuple[str, ...]
     """Models that judge their own replies."""
@@ -116,13 +116,13 @@ class JudgingForecast(Struct, frozen=True):
     """Which cases will have no verdict, in sentences."""
 
 
-def _no_judge_warnings(unjudged_counts: Mapping[str, int], model_count: int, *, judge_named: bool) -> list[str]:
+def _no_judge_warnings(unjudged_cases_by_model: Mapping[str, int], model_count: int, *, judge_named: bool) -> list[str]:
     """Return a sentence per model about cases that need a judge and have none, or one for all models if all agree."""
     remedy = f"name {'another' if judge_named else 'a'} judge"
-    alike = len(unjudged_counts) == model_count and len(set(unjudged_counts.values())) == 1
+    alike = len(unjudged_cases_by_model) == model_count and len(set(unjudged_cases_by_model.values())) == 1
     return [
         f"{count:,} case{'' if count == 1 else 's'}{'' if alike else f' of {model}'} will have no verdict: {remedy}"
-        for model, count in list(unjudged_counts.items())[: 1 if alike else None]
+        for model, count in list(unjudged_cases_by_model.items())[: 1 if alike else None]
     ]
 
 
@@ -218,7 +218,7 @@ def estimate(
             found.self_judged_models, self_judging = self_judging, ()
         if _needs_judge(case, has_scorers=bool(plan.scorers)):
             for name in without_judge:
-                found.unjudged_counts[name] = found.unjudged_counts.get(name, 0) + 1
+                found.unjudged_cases_by_model[name] = found.unjudged_cases_by_model.get(name, 0) + 1
     found.model_estimates = assumed.list_model_estimates()
     low, high = shortest.cost_usd(), longest.cost_usd()
     found.cost_range_usd = None if low is None or high is None else (low, high)
@@ -233,7 +233,7 @@ def forecast_judging(plan: Plan, cases: Iterable[Case], is_voice_target: Callabl
     )
     scored, missing, judged = bool(plan.scorers), 0, False
     for case in cases if without_judge or self_judging else ():
-        judged = judged or _count_judge_calls(case, has_scorers=scored)[0] > 0
+        judged = judged or _count_judge_and_embedder_calls(case, has_scorers=scored)[0] > 0
         missing += _needs_judge(case, has_scorers=scored)
         if judged and not without_judge:
             break
@@ -269,13 +269,13 @@ def _count_tokens(plan: Plan, case: Case) -> _CaseTokens:
     """Return the tokens of a case; each later line is sent with the whole conversation before it."""
     prompt = estimate_tokens(plan.system_prompt or "") + sum(estimate_tokens(turn.text) for turn in case.turns)
     answer = max(
-        ASSUMED_ANSWER_TOKENS, estimate_tokens(case.expected_outcome or (case.ideals[0] if case.ideals else ""))
+        MIN_ASSUMED_REPLY_TOKENS, estimate_tokens(case.expected_outcome or (case.ideals[0] if case.ideals else ""))
     )
     lines = [estimate_tokens(line.text) for line in case.script[1:]]
-    return _CaseTokens(prompt, lines, answer, *_count_judge_calls(case, has_scorers=bool(plan.scorers)))
+    return _CaseTokens(prompt, lines, answer, *_count_judge_and_embedder_calls(case, has_scorers=bool(plan.scorers)))
 
 
-def _count_judge_calls(case: Case, *, has_scorers: bool) -> tuple[int, int]:
+def _count_judge_and_embedder_calls(case: Case, *, has_scorers: bool) -> tuple[int, int]:
     """Return the requests per reply to the judge and to the embedder; `has_scorers` means that the run has scorers."""
     kinds = [expected.assertion.type for line in case.script for expected in line.expected]
     if case.assertion:

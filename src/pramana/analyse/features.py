@@ -157,7 +157,9 @@ def hash_reply(reply: Reply) -> str:
     >>> [hash_reply(Reply(text)) == hash_reply(Reply("Four.")) for text in ("Four. ", "four.")]
     [True, False]
     """
-    text = unicodedata.normalize("NFC", " ".join(describe_reply(reply.text, reply.tool_calls, longest=None).split()))
+    text = unicodedata.normalize(
+        "NFC", " ".join(describe_reply(reply.text, reply.tool_calls, max_call_length=None).split())
+    )
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
 
 

@@ -23,7 +23,7 @@ class JudgedCheck(NamedTuple):
     """More than one where the request to the judge was repeated."""
 
     @property
-    def unquoted_responses(self) -> list[str]:
+    def responses_missing_from_reason(self) -> list[str]:
         """The responses that the reason does not quote in full."""
         reason = " ".join(self.check.reason.split()).removesuffix('"')
         return [
@@ -36,7 +36,8 @@ def list_judgements(case: Case, checks: Iterable[Check]) -> list[JudgedCheck]:
 
     >>> case = Case("a", "test_case", (), None, Assertion(JUDGE, judge_prompt="Is it polite?"))
     >>> check = Check(JUDGE, "1", "failed", "gpt-5 says NO: NO", evidence={"answers": ["NO"]})
-    >>> list_judgements(case, [check])[0].judge_question, list_judgements(case, [check])[0].unquoted_responses
+    >>> judged = list_judgements(case, [check])[0]
+    >>> judged.judge_question, judged.responses_missing_from_reason
     ('Is it polite?', [])
     """
     found, passed = [], Counter[object]()

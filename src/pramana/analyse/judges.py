@@ -19,7 +19,7 @@ from pramana.model import Check, JudgeCalibration
 
 NON_JUDGE_PROVIDERS = ("local", "local-voice")
 """Embedded models are there to be tested and fail visibly; their verdicts would be no evidence."""
-MAX_JUDGE_KEYS = 1_000
+MAX_SEPARATE_VERDICT_SOURCES = 1_000
 """Sources counted separately; the rest are counted together. Only a check with a version per reply has so many."""
 MAX_NAMED_JUDGES = 5
 MIN_LABELS_FOR_ACCURACY = 30
@@ -29,7 +29,7 @@ PANEL_SEPARATOR = " + "
 """Between the names of the judges of a panel, whose majority decides."""
 _OTHER_CHECKS_KEY = ("other checks", "", "", "")
 
-_JudgeKey = tuple[str, str, str, str]
+_VerdictSourceKey = tuple[str, str, str, str]
 """Name and version of a check, its judge as typed, and the model that the judge's provider reported."""
 _ModelAndSource = tuple[str, VerdictSource]
 """A model and the source of a verdict on it."""
@@ -42,28 +42,28 @@ class VerdictCount(Struct, frozen=True):
     count: int
 
 
-def identity(name: str) -> str:
+def keep_judge_name(name: str) -> str:
     """Return a judge's name unchanged: the default where names cannot be resolved."""
     return name
 
 
-def find_verdict_source(check: Check, name_judge: Callable[[str], str] = identity) -> VerdictSource:
+def find_verdict_source(check: Check, name_judge: Callable[[str], str] = keep_judge_name) -> VerdictSource:
     """Return the source of a check's verdict.
 
     >>> from pramana.model import Outcome
     >>> str(find_verdict_source(Check("llm_judge", "1", Outcome.PASSED, "", evidence={"judge": "gpt-5"})))
     'gpt-5'
     """
-    return _make_verdict_source(_make_judge_key(check), name_judge)
+    return _make_verdict_source(_make_verdict_source_key(check), name_judge)
 
 
-def _make_judge_key(check: Check) -> _JudgeKey:
+def _make_verdict_source_key(check: Check) -> _VerdictSourceKey:
     get = check.evidence.get
     judge, served = get("judge"), get("served_model")
     return check.name, check.version, judge if judge.__class__ is str else "", served if served.__class__ is str else ""
 
 
-def _make_verdict_source(key: _JudgeKey, name_judge: Callable[[str], str]) -> VerdictSource:
+def _make_verdict_source(key: _VerdictSourceKey, name_judge: Callable[[str], str]) -> VerdictSource:
     name, version, judge, served = key
     return VerdictSource(name, version, name_judge(judge) if judge else "", served)
 
@@ -89,11 +89,11 @@ class JudgeTally:
     """Counts verdicts by source. `name_judge` maps the different names of a judge to one."""
 
     def __init__(
-        self, name_judge: Callable[[str], str] = identity, calibrations: Iterable[JudgeCalibration] = ()
+        self, name_judge: Callable[[str], str] = keep_judge_name, calibrations: Iterable[JudgeCalibration] = ()
     ) -> None:
         self._name_judge = name_judge
         self.set_calibrations(calibrations)
-        self._counts_by_key: dict[tuple[str, _JudgeKey], int] = {}
+        self._counts_by_key: dict[tuple[str, _VerdictSourceKey], int] = {}
 
     def set_calibrations(self, calibrations: Iterable[JudgeCalibration]) -> None:
         """Set how far judges agree with people; a judge that is not among them is uncalibrated."""
@@ -102,14 +102,14 @@ class JudgeTally:
     def add(self, model: str, check: Check) -> None:
         """Count a check if it is a verdict."""
         if check.outcome in SCORED:
-            found = (model, _make_judge_key(check))
+            found = (model, _make_verdict_source_key(check))
             known = self._counts_by_key.get(found)
-            if known is None and len(self._counts_by_key) >= MAX_JUDGE_KEYS:
+            if known is None and len(self._counts_by_key) >= MAX_SEPARATE_VERDICT_SOURCES:
                 found = (model, _OTHER_CHECKS_KEY)
                 known = self._counts_by_key.get(found)
             self._counts_by_key[found] = (known or 0) + 1
 
-    def _count_by_judge(self) -> Counter[_ModelAndSource]:
+    def _count_by_model_and_source(self) -> Counter[_ModelAndSource]:
         counts: Counter[_ModelAndSource] = Counter()
         for (model, stated), count in self._counts_by_key.items():
             counts[model, _make_verdict_source(stated, self._name_judge)] += count
@@ -118,7 +118,7 @@ class JudgeTally:
     def count_verdicts(self) -> tuple[VerdictCount, ...]:
         """Return how many verdicts each judge gave, by check, then most first."""
         counts: Counter[VerdictSource] = Counter()
-        for (_, judged), count in self._count_by_judge().items():
+        for (_, judged), count in self._count_by_model_and_source().items():
             counts[judged] += count
         return tuple(
             VerdictCount(judged, count)
@@ -135,7 +135,7 @@ class JudgeTally:
         >>> judges.mixed_judge_sentences()
         ('llm_judge: 2 of 3 verdicts by gpt-5, 1 by opus',)
         """
-        counts = self._count_by_judge()
+        counts = self._count_by_model_and_source()
         return tuple(
             self._mixed_judge_sentence(kinds, counts)
             for kinds in _group_by_check(counts)
@@ -151,12 +151,14 @@ class JudgeTally:
         >>> judges.judge_sentence()
         'Judged by gpt-5, uncalibrated.'
         """
-        counts = self._count_by_judge()
+        counts = self._count_by_model_and_source()
         asked = [kinds for kinds in _group_by_check(counts) if any(each.by for _, each in kinds)]
         alike = [kinds for kinds in asked if not self._have_several_judges(kinds)]
         alone = len({model for model, _ in counts}) == 1
         names = {
-            kinds[0][1].check: f"{self._describe_same_judge(kinds, is_only_model=alone)}{self._describe_trust(kinds)}"
+            kinds[0][
+                1
+            ].check: f"{self._describe_same_judge(kinds, run_has_one_model=alone)}{self._describe_trust(kinds)}"
             for kinds in alike
         }
         if len(alike) == len(asked) and len(set(names.values())) == 1:
@@ -165,7 +167,7 @@ class JudgeTally:
 
     def list_calibrations(self) -> tuple[JudgeCalibration, ...]:
         """Return how far each judge agrees with people, by check; judges without labels are uncalibrated."""
-        sources = {judged for _, judged in self._count_by_judge() if judged.by}
+        sources = {judged for _, judged in self._count_by_model_and_source() if judged.by}
         keys = sorted({(each.check, each.version, each.by) for each in sources})
         return tuple(self._calibrations.get(key, JudgeCalibration(*key)) for key in keys)
 
@@ -180,11 +182,11 @@ class JudgeTally:
         key = (source.check, source.version, source.by)
         return self._calibrations.get(key, JudgeCalibration(*key))
 
-    def _describe_same_judge(self, judgings: Iterable[_ModelAndSource], *, is_only_model: bool) -> str:
-        """Name the judge of verdicts with one source; `is_only_model` means that the run has only one model."""
+    def _describe_same_judge(self, judgings: Iterable[_ModelAndSource], *, run_has_one_model: bool) -> str:
+        """Name the judge of verdicts with one source; `run_has_one_model` means that the run has only one model."""
         judged = [kind for kind in judgings if kind[1].by]
         several = len({model for model, _ in judged}) > 1
-        if (several or is_only_model) and all(self._judges_itself(*kind) for kind in judged):
+        if (several or run_has_one_model) and all(self._judges_itself(*kind) for kind in judged):
             return "each model itself" if several else "its own model"
         return shorten_name(judged[0][1].by)
 
@@ -232,9 +234,9 @@ class JudgeTally:
         return f"; {', '.join(told)}"
 
 
-def _group_by_check(counts: Iterable[_ModelAndSource]) -> list[list[_ModelAndSource]]:
+def _group_by_check(models_and_sources: Iterable[_ModelAndSource]) -> list[list[_ModelAndSource]]:
     """Group the sources of verdicts by check."""
-    ordered = sorted(counts)
+    ordered = sorted(models_and_sources)
     checks = dict.fromkeys(judged.check for _, judged in ordered)
     return [[kind for kind in ordered if kind[1].check == check] for check in checks]
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from pramana.analyse.calibration import count_labels_to_draw
-from pramana.analyse.judges import find_verdict_source, identity
+from pramana.analyse.judges import find_verdict_source, keep_judge_name
 from pramana.analyse.pairing import SCORED, VerdictSource
 from pramana.model import Check, Outcome
 
@@ -75,7 +75,7 @@ def name_criteria(checks: Iterable[Check]) -> Iterator[tuple[str, Check]]:
 
 
 def list_verdicts(
-    seq: int, case_digest: str, model: str, checks: Iterable[Check], name_judge: Callable[[str], str] = identity
+    seq: int, case_digest: str, model: str, checks: Iterable[Check], name_judge: Callable[[str], str] = keep_judge_name
 ) -> Iterator[JudgedReply]:
     """Yield the verdicts of judges on one result; `name_judge` maps the different names of a judge to one."""
     for criterion, check in name_criteria(checks):

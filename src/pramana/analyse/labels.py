@@ -21,7 +21,7 @@ class ModelLabels(Struct, frozen=True):
 
     labels: Mapping[str, str]
     """By full name; all labels are distinct."""
-    prefix: str = ""
+    dropped_prefix: str = ""
     """The prefix shared by all names if the labels omit it; show it once."""
 
     def __getitem__(self, name: str) -> str:
@@ -76,7 +76,7 @@ def label_models(names: Sequence[str], max_width: int, measure_width: Callable[[
     that are still too long lose their middle. An ellipsis marks both.
 
     >>> found = label_models(["openai:gpt-5-mini-2025-08-07", "openai:gpt-5-mini-2025-10-01"], 22)
-    >>> found.prefix, list(found.labels.values())
+    >>> found.dropped_prefix, list(found.labels.values())
     ('openai:', ['…gpt-5-mini-2025-08-07', '…gpt-5-mini-2025-10-01'])
     """
     plain = _make_printable(names)

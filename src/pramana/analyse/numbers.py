@@ -31,10 +31,10 @@ def format_percent(share: float | None) -> str:
     return f"{share:.0%}".replace("%", " %") if share in (0, 1) else f"{share * 100:.1f} %"
 
 
-def format_points(share: float) -> str:
+def format_difference_in_points(share: float) -> str:
     """Format a difference of shares, with sign and unit.
 
-    >>> format_points(-0.2), format_points(0.0001), format_points(0.125)
+    >>> format_difference_in_points(-0.2), format_difference_in_points(0.0001), format_difference_in_points(0.125)
     ('-20.0 points', '0.0 points', '+12.5 points')
     """
     return f"{format_point_difference(share)} points"

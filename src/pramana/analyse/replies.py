@@ -77,7 +77,9 @@ def compare_replies(
     for case, given in base.items():
         if case in excluded_cases:
             continue
-        for before, now in zip(iterate_with_verdict(given), iterate_with_verdict(new.get(case, ())), strict=False):
+        for before, now in zip(
+            iterate_answers_with_verdict(given), iterate_answers_with_verdict(new.get(case, ())), strict=False
+        ):
             if before.outcome is not now.outcome or before.text_hash is None or now.text_hash is None:
                 continue
             compared += 1
@@ -88,6 +90,6 @@ def compare_replies(
     return ReplyChanges(compared, changed, tuple(first))
 
 
-def iterate_with_verdict(answers: Sequence[ComparableAnswer]) -> Iterator[ComparableAnswer]:
+def iterate_answers_with_verdict(answers: Sequence[ComparableAnswer]) -> Iterator[ComparableAnswer]:
     """Yield the replies with a verdict."""
     return (each for each in answers if each.outcome in SCORED)

@@ -73,7 +73,7 @@ class PairedTest:
     def e_values(self) -> dict[str, float]:
         """The stake of each instrument, which began at 1."""
         bets: Mapping[str, _ReplyTextBet | _LargerNumberBet] = {**self._texts, **self._signs}
-        return {name: bet.stake for name, bet in bets.items()}
+        return {name: bet.accumulated_stake for name, bet in bets.items()}
 
     @property
     def e_value(self) -> float:
@@ -111,7 +111,7 @@ class _ReplyTextBet:
         theirs[second_reply] += 1
 
     @property
-    def stake(self) -> float:
+    def accumulated_stake(self) -> float:
         return _mean_stake(self._log_stakes)
 
 
@@ -132,7 +132,7 @@ class _LargerNumberBet:
             counts[larger] += 1
 
     @property
-    def stake(self) -> float:
+    def accumulated_stake(self) -> float:
         return _mean_stake(self._log_stakes)
 
 

@@ -65,7 +65,7 @@ _BIN_SCALES: tuple[tuple[int, ...], ...] = (
 """Indexes of the preferred numbers that bound the bins, from fine to coarse; the last but one are 1, 2 and 5."""
 
 
-CountsByStep = Counter[int]
+CountsByTimeStep = Counter[int]
 """Counts by step; steps grow with the times, so that milliseconds and minutes fit into one chart."""
 
 
@@ -77,16 +77,16 @@ class Bin(Struct, frozen=True, rename={"start": "from", "end": "to"}):
     count: int
 
 
-def make_histogram(histograms: Sequence[CountsByStep], selected: CountsByStep | None = None) -> list[Bin]:
+def make_histogram(histograms: Sequence[CountsByTimeStep], selected: CountsByTimeStep | None = None) -> list[Bin]:
     """Return contiguous bins that cover all histograms, with the counts of the selected one, or of all together.
 
     The bins are as fine as the number of times allows. All times below a millisecond share one bin.
 
-    >>> counted = CountsByStep(map(time_step, (0.9, 1.1, 1.11, 14.0)))
+    >>> counted = CountsByTimeStep(map(find_time_step_index, (0.9, 1.1, 1.11, 14.0)))
     >>> [(each.start, each.end, each.count) for each in make_histogram([counted]) if each.count]
     [(0.5, 1.0, 1), (1.0, 2.0, 2), (10.0, 20.0, 1)]
     """
-    steps = sum(histograms, CountsByStep())
+    steps = sum(histograms, CountsByTimeStep())
     if not steps:
         return []
     first, last, total = min(steps), max(steps), steps.total()
@@ -108,7 +108,7 @@ def _bin_start_steps(first_step: int, last_step: int, scale: Sequence[int]) -> l
     return bounds[bisect_right(bounds, first_step) - 1 : bisect_right(bounds, last_step) + 1]
 
 
-def time_step(seconds: float) -> int:
+def find_time_step_index(seconds: float) -> int:
     """Return the step of a time: 0 below a millisecond, from there on forty steps per decade."""
     if not seconds >= _step_start_s(1):
         return 0
@@ -152,12 +152,12 @@ class _CollectedTimes(Struct):
     """The times of one model, and their counts by step."""
 
     seconds: "array[float]" = field(default_factory=lambda: array("d"))
-    counts_by_step: CountsByStep = field(default_factory=CountsByStep)
+    counts_by_step: CountsByTimeStep = field(default_factory=CountsByTimeStep)
 
     def add(self, times: Iterable[float]) -> None:
         for each in times:
             self.seconds.append(each)
-            self.counts_by_step[time_step(each)] += 1
+            self.counts_by_step[find_time_step_index(each)] += 1
 
 
 class SpreadTally:

@@ -20,7 +20,7 @@ from msgspec import Struct, to_builtins
 from pramana.analyse.engines import engine_lines_of_result, parse_distinct_engines
 from pramana.analyse.intervals import percentile, percentile_bound_rank
 from pramana.analyse.judgements import RUBRIC
-from pramana.analyse.judges import JudgeTally, VerdictCount, canonical_judge_name, describe_calibration, identity
+from pramana.analyse.judges import JudgeTally, VerdictCount, canonical_judge_name, describe_calibration, keep_judge_name
 from pramana.analyse.numbers import pluralise
 from pramana.analyse.pairing import SCORED
 from pramana.analyse.rates import Rate as Rate  # noqa: PLC0414 - re-exported: part of a summary
@@ -44,7 +44,7 @@ MAX_SIMILAR_MESSAGES = 5
 """Messages counted separately that differ only in their numbers; the rest are counted together."""
 MAX_REASON_LENGTH = 500
 """Characters. Enough for an exception of the user's function, whose message ends with file and line."""
-MAX_FAILED_RESULTS = 50
+MAX_LISTED_FAILED_RESULTS = 50
 """Failed results kept with their reasons; an export has them all."""
 MAX_ENGINE_LINES = 20
 """The most engine descriptions kept; a run has one or two."""
@@ -318,7 +318,7 @@ class ResultTally:
         repeats: int = 1,
         models: int = 1,
         variants: int = 1,
-        name_judge: Callable[[str], str] = identity,
+        name_judge: Callable[[str], str] = keep_judge_name,
         spoken: bool = False,
         providers: Mapping[str, str] | None = None,
         parameters: Mapping[str, Any] | None = None,
@@ -396,7 +396,7 @@ class ResultTally:
         if outcome not in (Outcome.PASSED, Outcome.FAILED):
             self._count_reason(result)
             self._undecided.setdefault(result.key.model, {}).setdefault(outcome, NamedCases()).add(result.case_id)
-        elif outcome is Outcome.FAILED and len(self._failures) < MAX_FAILED_RESULTS:
+        elif outcome is Outcome.FAILED and len(self._failures) < MAX_LISTED_FAILED_RESULTS:
             key = result.key
             reason = explain_outcome(result)[:MAX_REASON_LENGTH]
             self._failures.append(FailedResult(result.case_id, key.model, key.variant, key.repeat, reason))

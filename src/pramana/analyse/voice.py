@@ -28,7 +28,7 @@ CALL_CHECK: Final = "call"
 """The name of the check that measures a call."""
 TEXT_VARIANT: Final = "text"
 """The variant of typed cases."""
-GUARD_FAILURES: Final = frozenset({"silent", "clipped", "contradicts"})
+CONTRADICTING_GUARD_STATES: Final = frozenset({"silent", "clipped", "contradicts"})
 """The states of the evidence guard for sound that contradicts its transcript."""
 BUILT_IN_RECOGNITION: Final = "Whisper tiny.en"
 
@@ -72,7 +72,7 @@ class Latency(Struct, frozen=True):
     p99_at_most: float | None = None
 
 
-def measure_latency(observations: Iterable[tuple[float, bool]], cases: float | None = None) -> Latency:
+def measure_latency(times_with_censored_flags: Iterable[tuple[float, bool]], cases: float | None = None) -> Latency:
     """Return the percentiles of times; a censored time is a lower bound.
 
     `cases` is the number of cases that the times are of; None: each is of another case.
@@ -84,7 +84,7 @@ def measure_latency(observations: Iterable[tuple[float, bool]], cases: float | N
     >>> [str(each) for each in (found.p50, found.p90)], found.n, found.censored
     (['0.800 s', '> 10.770 s'], 4, 1)
     """
-    seen = sorted(observations)  # at equal times, a censored one counts as longer
+    seen = sorted(times_with_censored_flags)  # at equal times, a censored one counts as longer
     p50, p90, p95, p99, longest = (_latency_percentile(seen, share) for share in (0.5, 0.9, 0.95, 0.99, 1.0))
     bounds = (_bound_percentile(seen, cases, share) for share in (0.95, 0.99))
     return Latency(len(seen), sum(censored for _, censored in seen), p50, p90, p95, p99, longest, *bounds)
@@ -246,7 +246,7 @@ def list_latency_observations(
 Cause = Literal["reasoning", "hearing", "speaking", "time", "unattributed"]
 
 
-class TaxedAnswer(Struct, frozen=True):
+class ModalityResult(Struct, frozen=True):
     """One result of a case, typed or spoken, with the facts of the call that the voice tax uses."""
 
     case: str
@@ -257,7 +257,7 @@ class TaxedAnswer(Struct, frozen=True):
     outcome: Outcome
     has_complete_call: bool = False
     """Whether there was a complete call; if the result errored, the check of the call caused it."""
-    is_heard_correctly: bool | None = None
+    is_caller_heard_correctly: bool | None = None
     """Whether the provider understood every word; None where it does not report what it heard."""
     transcript_passed: bool = False
     """Whether it passes by its transcript alone."""
@@ -304,12 +304,12 @@ class VoiceTax(Struct, frozen=True):
         return {cause: counted[cause] for cause in ("hearing", "speaking", "time", "unattributed")}
 
 
-def make_voice_answer(result: Result) -> TaxedAnswer:
+def make_modality_result(result: Result) -> ModalityResult:
     """Return the facts of a result that the voice tax uses; a typed result has no call."""
     key = result.key
     checks = [check for check in result.checks if check.name != CALL_CHECK and check.decides]
     call = next((check for check in result.checks if check.name == CALL_CHECK), None)
-    known = TaxedAnswer(key.case, key.model, key.repeat, key.variant, result.outcome)
+    known = ModalityResult(key.case, key.model, key.repeat, key.variant, result.outcome)
     if call is None:
         return known
     evidence = call.evidence
@@ -318,9 +318,9 @@ def make_voice_answer(result: Result) -> TaxedAnswer:
     return msgspec.structs.replace(
         known,
         has_complete_call=not broke and (result.outcome is not Outcome.ERRORED or call.outcome is Outcome.ERRORED),
-        is_heard_correctly=heard == 0 if isinstance(heard, int) else None,
+        is_caller_heard_correctly=heard == 0 if isinstance(heard, int) else None,
         transcript_passed=bool(checks) and all(check.outcome is Outcome.PASSED for check in checks),
-        sound_contradicts=_get_nested(evidence, "guard", "state") in GUARD_FAILURES,
+        sound_contradicts=_get_nested(evidence, "guard", "state") in CONTRADICTING_GUARD_STATES,
         has_late_answer=any(each.censored for each in read_measured_lines(evidence)),
     )
 
@@ -331,7 +331,7 @@ def _get_nested(data: object, *keys: str) -> Any:
     return data
 
 
-def find_loss_cause(written: Outcome, spoken: TaxedAnswer) -> Cause | None:
+def find_loss_cause(written: Outcome, spoken: ModalityResult) -> Cause | None:
     """Return the cause of a loss; None if nothing was lost, or if the two sides are not comparable.
 
     The first that applies: it fails typed; the provider misheard the caller; the transcript passes but the sound
@@ -341,23 +341,23 @@ def find_loss_cause(written: Outcome, spoken: TaxedAnswer) -> Cause | None:
         return None
     if written is not Outcome.PASSED:
         return "reasoning"
-    if spoken.is_heard_correctly is False:
+    if spoken.is_caller_heard_correctly is False:
         return "hearing"
     if spoken.transcript_passed and spoken.sound_contradicts:
         return "speaking"
     return "time" if spoken.has_late_answer else "unattributed"
 
 
-def are_comparable(written: Outcome, spoken: TaxedAnswer) -> bool:
+def are_comparable(written: Outcome, spoken: ModalityResult) -> bool:
     """Return whether both have a verdict; a call errored by its own check counts as one, other errors do not."""
     ruled_out = spoken.outcome is Outcome.ERRORED and spoken.has_complete_call
     return written in SCORED and (spoken.outcome in SCORED or ruled_out)
 
 
-def measure_voice_taxes(answers: Iterable[TaxedAnswer]) -> tuple[VoiceTax, ...]:
+def measure_voice_taxes(answers: Iterable[ModalityResult]) -> tuple[VoiceTax, ...]:
     """Return the tax of each model in each spoken variant, paired with the same case and repeat typed."""
     typed: dict[tuple[str, str, int], Outcome] = {}
-    spoken: list[TaxedAnswer] = []
+    spoken: list[ModalityResult] = []
     for each in answers:
         if each.variant == TEXT_VARIANT:
             typed[each.model, each.case, each.repeat] = each.outcome
@@ -370,7 +370,7 @@ def measure_voice_taxes(answers: Iterable[TaxedAnswer]) -> tuple[VoiceTax, ...]:
     )
 
 
-def _measure_voice_tax(model: str, variant: str, answers: Sequence[tuple[Outcome | None, TaxedAnswer]]) -> VoiceTax:
+def _measure_voice_tax(model: str, variant: str, answers: Sequence[tuple[Outcome | None, ModalityResult]]) -> VoiceTax:
     pairs = [(text, each) for text, each in answers if text is not None and are_comparable(text, each)]
     causes = [(each, find_loss_cause(text, each)) for text, each in pairs]
     base: dict[str, list[Outcome]] = {}
@@ -447,7 +447,7 @@ class VoiceSummary(Struct, frozen=True):
         return self.turn_taking.voice_to_voice
 
     @property
-    def leading_silence_s(self) -> float | None:
+    def median_leading_silence_s(self) -> float | None:
         """The median leading silence."""
         median_of_it = self.turn_taking.leading_silence.p50
         return None if median_of_it is None else median_of_it.value
@@ -484,16 +484,16 @@ class CallTally:
         self._repeats = max(1, repeats)
         self._calls: dict[tuple[str, str], list[Mapping[str, object]]] = {}
         self._lines: dict[tuple[str, str], list[MeasuredLine]] = {}
-        self._answers: list[TaxedAnswer] = []
-        self._written_answers: list[TaxedAnswer] = []
+        self._answers: list[ModalityResult] = []
+        self._written_answers: list[ModalityResult] = []
         self._judged_by_recording: Counter[tuple[str, str]] = Counter()
 
     def add(self, result: Result) -> None:
         """Count one result; of a typed one, keep only the outcome."""
         if result.key.variant == TEXT_VARIANT:
-            self._written_answers.append(make_voice_answer(result))
+            self._written_answers.append(make_modality_result(result))
             return
-        self._answers.append(make_voice_answer(result))
+        self._answers.append(make_modality_result(result))
         for check in result.checks:
             if check.name == CALL_CHECK and check.evidence:
                 key = (result.key.model, _add_case_conditions(result.key.variant, check.evidence))

@@ -20,7 +20,7 @@ from pramana.app.access import LOOKUP_CACHE_S, Access, Credential, OpenStreams, 
 from pramana.app.findings import ComputationCache, RunSummaries
 from pramana.app.known_suites import KnownSuites
 from pramana.app.pulls import Downloads
-from pramana.app.spending import LocalProgram
+from pramana.app.spending import LocalProgramSettings
 from pramana.app.tail import EventTail
 from pramana.errors import PramanaError
 from pramana.store.preferences import Preferences
@@ -128,7 +128,7 @@ class App:
     """Publishes new results and changes to the event streams."""
     known_suites: KnownSuites = field(init=False)
 
-    local_program: LocalProgram | None = None
+    local_program: LocalProgramSettings | None = None
     """Set in a program that only this account's user can reach; enables the use cases of `app.local`."""
     downloads: Downloads = field(default_factory=Downloads)
     """Downloads of weights by this process."""

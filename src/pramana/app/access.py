@@ -151,7 +151,7 @@ class Access:
 
         `report_bucket` receives the bucket with the requests left.
         """
-        if not self._is_known(credential):
+        if not self._is_known_without_lookup(credential):
             self._count_request(
                 ANONYMOUS, credential, report_bucket
             )  # made-up tokens are counted before they are looked up
@@ -163,7 +163,7 @@ class Access:
     def _is_owner(self, credential: Credential) -> bool:
         return self._app.open_to_all or (credential.is_own_account and self._app.trusts_own_account)
 
-    def _is_known(self, credential: Credential) -> bool:
+    def _is_known_without_lookup(self, credential: Credential) -> bool:
         shown = credential.token_secret or credential.session_secret
         return shown is None or self._is_owner(credential) or self._known.get(shown, (0.0, None))[1] is not None
 
@@ -186,7 +186,7 @@ class Access:
         found, token = self._startup_users.get(hash_secret(secret)), None
         if found is None:
             tokens = self._app.store.tokens
-            look_up = tokens.find_by_session if is_session else tokens.find_by_secret
+            look_up = tokens.find_by_session_secret if is_session else tokens.find_by_secret
             token = await anyio.to_thread.run_sync(look_up, secret, limiter=self._lookups)
             found = None if token is None else User(token.name, token.role, token.id, session)
         put_in_cache(self._known, secret, (now + LOOKUP_CACHE_S, found))

@@ -14,7 +14,7 @@ from pramana.analyse.summary import BREAKDOWNS, Dimension, Rate
 from pramana.app import App, User, use_case
 from pramana.app.runs import LIMITS_ACROSS_SITTINGS, result_detail_view
 from pramana.app.views import (
-    Listed,
+    ListPage,
     PageRequest,
     ResultDetailView,
     RunDetailView,
@@ -125,22 +125,24 @@ class FailedResultView(View, frozen=True, kw_only=True):
 
 
 @use_case("viewer")
-def list_failures(app: App, _: User, run_id: str, wanted: FailureFilter) -> Listed[FailedResultView]:
+def list_failures(app: App, _: User, run_id: str, wanted: FailureFilter) -> ListPage[FailedResultView]:
     """Return results that did not pass, in the order they were stored."""
-    run = app.store.runs.find_scored(run_id)
+    run = app.store.runs.find_as_of_scoring(run_id)
     found, total = app.store.results.read_page(
         run, outcome=Outcome(wanted.outcome), model=wanted.model, limit=wanted.page_size, offset=wanted.offset
     )
-    return Listed([_failed_result_view(seq, *app.store.results.read(run, seq)) for seq, _ in found], total)
+    return ListPage([_failed_result_view(seq, *app.store.results.read(run, seq)) for seq, _ in found], total)
 
 
 @use_case("viewer")
-def find_results(app: App, _: User, run_id: str, case: str, wanted: PageRequest) -> Listed[ResultDetailView]:
+def list_results_of_case(
+    app: App, _: User, run_id: str, case: str, page_request: PageRequest
+) -> ListPage[ResultDetailView]:
     """Return the full results of one case, by its id or digest: one for each model, variant and repeat."""
-    run = app.store.runs.find_scored(run_id)
-    found, total = app.store.results.read_page(run, case=case, limit=wanted.page_size, offset=wanted.offset)
+    run = app.store.runs.find_as_of_scoring(run_id)
+    found, total = app.store.results.read_page(run, case=case, limit=page_request.page_size, offset=page_request.offset)
     read = [(seq, *app.store.results.read(run, seq)) for seq, _ in found]
-    return Listed([result_detail_view(*each, run.plan.system_prompt) for each in read], total)
+    return ListPage([result_detail_view(*each, run.plan.system_prompt) for each in read], total)
 
 
 def make_brief(run: RunDetailView) -> RunBriefView:

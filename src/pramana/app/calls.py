@@ -16,7 +16,7 @@ from pramana.analyse.voice import CALL_CHECK, MeasuredLine, read_measured_lines
 from pramana.app import App, User, use_case
 from pramana.app.views import View
 from pramana.errors import EngineMissing, NotFound, PramanaError, StoreFailed
-from pramana.model import Call, Case, Reply, Result
+from pramana.model import Case, RecordedCall, Reply, Result
 from pramana.score.log import CallLog
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def read_call(
     app: App, _: User, run_id: str, seq: int, columns: Annotated[int, Meta(ge=MIN_COLUMNS, le=MAX_COLUMNS)] = 800
 ) -> CallView:
     """Return a call's conversation, its turns, and the peaks of both sides in `columns` parts."""
-    found = app.store.runs.find_scored(run_id)
+    found = app.store.runs.find_as_of_scoring(run_id)
     case, result = app.store.results.read(found, seq)
     call = result.reply.call if result.reply else None
     if call is None:
@@ -84,7 +84,7 @@ def read_call(
     )
 
 
-def _read_recording(call: Call, read_blob: Callable[[str], bytes]) -> "tuple[Samples, int]":
+def _read_recording(call: RecordedCall, read_blob: Callable[[str], bytes]) -> "tuple[Samples, int]":
     """Return the samples of a call, the caller's first; raises `NotFound` if there is no readable recording."""
     from pramana import audio
 
@@ -193,7 +193,7 @@ def _describe_interruption(times: MeasuredLine) -> str:
 # ── Turns ──
 
 
-def list_turns(result: Result, call: Call, read_blob: Callable[[str], bytes]) -> list[TurnTakenView]:
+def list_turns(result: Result, call: RecordedCall, read_blob: Callable[[str], bytes]) -> list[TurnTakenView]:
     """Return who talked when, ordered by start time: lines as played, answers as measured."""
     try:
         log = CallLog([json.loads(line) for line in read_blob(call.log).splitlines()])

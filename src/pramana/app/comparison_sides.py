@@ -135,7 +135,7 @@ class ComparisonSource:
     """Returns the results whose hash does not match their output; None if all match."""
 
     @property
-    def short_model(self) -> str:
+    def short_model_name(self) -> str:
         """The model's name for use in a sentence; of a Python function, only the function's name."""
         return ModelNames(self.model, self.model).short
 
@@ -168,7 +168,7 @@ class ComparisonSide:
         return tuple(each.result_number for each in self.answers.get(case, ())) if self.is_stored_run else ()
 
     @property
-    def rate(self) -> float | None:
+    def pass_rate_of_all_answers(self) -> float | None:
         """The pass rate of all answers with a verdict, whether they were compared or not."""
         ended = Counter(outcome for given in self.outcomes.values() for outcome in given)
         scored = ended[Outcome.PASSED] + ended[Outcome.FAILED]
@@ -234,7 +234,7 @@ class ComparedSides:
     heading: str = ""
     """The two sides that were compared, in one or two lines."""
 
-    def name(self, case: str) -> str:
+    def find_case_name(self, case: str) -> str:
         """Return the display name of a case."""
         before, after = self.sides
         return before.case_names.get(case) or after.case_names.get(case, case)
@@ -267,7 +267,7 @@ def compare_sides(
         raise InvalidInput(f"margin is a number of points from 0 to 100, found {describe_value(margin)}")
     same = is_same_suite(before, after)
     one_run = before.identity == after.identity and before.model != after.model
-    labels = make_model_labels(before.short_model, after.short_model) if one_run else TWO_RUN_LABELS
+    labels = make_model_labels(before.short_model_name, after.short_model_name) if one_run else TWO_RUN_LABELS
     if not same and not any_suite:
         shared = _count_shared_cases(before, after)
         said = [

@@ -22,7 +22,7 @@ from pramana.app.comparison_sides import (
     compare_sides,
     describe_pass_counts,
 )
-from pramana.app.references import ModelUnclear, reference_to_baseline, reference_to_run, resolve_sides
+from pramana.app.references import ModelUnclear, make_run_reference, reference_to_baseline, resolve_sides
 from pramana.app.replies import ReplyPairView, read_reply_pairs
 from pramana.app.views import View
 from pramana.embedded.engines import EngineInfo
@@ -324,7 +324,7 @@ def compare_runs(app: App, _: User, request: CompareRequest) -> ComparisonView:
     try:
         whole = _compare_sources(app, before, after, request)
     except DifferentCasesError:
-        raise _model_required_error(
+        raise _make_missing_choice_error(
             "the two runs may not have the same cases; to compare the cases that both runs have, send anySuite=true",
             "anySuite",
         ) from None
@@ -353,7 +353,7 @@ def _compare_sources(
     """Return the comparison of two runs, cached until one of them gets more results or is rescored."""
     states: list[Any] = []
     for each in (before, after):
-        run = app.store.runs.find_scored(each.reference)
+        run = app.store.runs.find_as_of_scoring(each.reference)
         states += (each.name, run.stored, run.status, run.finished, *app.store.scorings.read_labels(run))
     states += app.store.labels.read_state()
     options = request.any_suite, request.any_judge, request.margin
@@ -369,17 +369,19 @@ def _find_sources(store: Store, request: CompareRequest) -> tuple[ComparisonSour
     try:
         return resolve_sides(
             reference_to_baseline(store, request.base, request.new),
-            reference_to_run(store, request.new),
+            make_run_reference(store, request.new),
             request.model,
             request.new_model,
         )
     except ModelUnclear as error:
         names = {"model": "model", "new_model": "newModel"}
         example = " and ".join(f"{names[name]}={model}" for name, model in error.models.items())
-        raise _model_required_error(f"{error.message}; choose, for example: {example}", names[error.missing]) from None
+        raise _make_missing_choice_error(
+            f"{error.message}; choose, for example: {example}", names[error.missing]
+        ) from None
 
 
-def _model_required_error(message: str, parameter: str) -> InvalidInput:
+def _make_missing_choice_error(message: str, parameter: str) -> InvalidInput:
     return InvalidInput(message, [Problem(message, parameter)])
 
 
@@ -390,9 +392,9 @@ def _named_cases_view(cases: tuple[str, ...]) -> NamedCasesView:
 # ── Building the views ──
 
 
-def comparison_view(compared: ComparedSides, examples: int = 0) -> FullComparisonView:
-    """Return a comparison with all cases, and up to `examples` reply pairs; without pairs, statistics are None."""
-    found, name = compared.comparison, compared.name
+def comparison_view(compared: ComparedSides, max_examples: int = 0) -> FullComparisonView:
+    """Return a comparison with all cases, and up to `max_examples` reply pairs; without pairs, statistics are None."""
+    found, name = compared.comparison, compared.find_case_name
     before, after = compared.sides
     weighed = found.pairs > 0
 
@@ -422,8 +424,8 @@ def comparison_view(compared: ComparedSides, examples: int = 0) -> FullCompariso
         pairs=found.pairs,
         base_rate=found.base_rate,
         new_rate=found.new_rate,
-        base_whole_rate=before.rate,
-        new_whole_rate=after.rate,
+        base_whole_rate=before.pass_rate_of_all_answers,
+        new_whole_rate=after.pass_rate_of_all_answers,
         difference=found.difference,
         interval=(found.interval.low, found.interval.high) if weighed else None,
         p_value=found.p_value if weighed else None,
@@ -465,7 +467,7 @@ def comparison_view(compared: ComparedSides, examples: int = 0) -> FullCompariso
             )
             for each in compared.hash_mismatches
         ),
-        examples=read_reply_pairs(compared, examples),
+        examples=read_reply_pairs(compared, max_examples),
     )
 
 
@@ -478,7 +480,7 @@ def _make_reply_changes_view(compared: ComparedSides) -> ReplyChangesView:
         sentence=found.sentence(compared.comparison.labels),
         cases=tuple(
             ChangedReplyView(
-                case=compared.name(each.case),
+                case=compared.find_case_name(each.case),
                 base_result=each.base_result_number if before.is_stored_run else None,
                 new_result=each.new_result_number if after.is_stored_run else None,
             )

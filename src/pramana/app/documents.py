@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from pramana import model
 from pramana.errors import Hint, InvalidInput, NotFound, Problem, quote_text, suggest_similar
-from pramana.load import LIBRARY_FOLDER
+from pramana.load import BUILT_IN_SCENARIOS_FOLDER
 from pramana.load.problems import Problems, format_path
 from pramana.load.scenario import (
     LocatedScenario,
     Scenario,
-    examine_scenario,
     format_scenarios,
+    parse_scenario_with_findings,
     parse_scenarios,
     read_bounded_file,
     read_scenarios,
@@ -90,9 +90,11 @@ def import_located_scenarios(
         raise ScenarioIdsExist(error.ids, places) from None
 
 
-def check_scenario_fields(values: Mapping[str, Any]) -> model.Scenario:
+def make_scenario_from_fields(values: Mapping[str, Any]) -> model.Scenario:
     """Return a storable scenario from the fields of a request; raises `InvalidInput` with all problems."""
-    scenario, findings = examine_scenario({name: value for name, value in values.items() if name not in _SERVER_FIELDS})
+    scenario, findings = parse_scenario_with_findings(
+        {name: value for name, value in values.items() if name not in _SERVER_FIELDS}
+    )
     wrong = [Problem(each.message, format_path(each.path)) for each in findings if each.severity == "error"]
     if scenario is not None and len(scenario.id) > MAX_ID_LENGTH:
         wrong.append(Problem(_ID_TOO_LONG, "id"))
@@ -131,8 +133,8 @@ def make_scenario_id(name: object) -> str:
 def read_library() -> Mapping[str, list[LocatedScenario]]:
     """Return the scenarios of the built-in library by the paths of their files within it."""
     found = {}
-    for path in sorted(LIBRARY_FOLDER.rglob("*.yaml")):
-        name = path.relative_to(LIBRARY_FOLDER).as_posix()
+    for path in sorted(BUILT_IN_SCENARIOS_FOLDER.rglob("*.yaml")):
+        name = path.relative_to(BUILT_IN_SCENARIOS_FOLDER).as_posix()
         found[name] = read_document(path.read_bytes(), Problems(), name)
     return found
 

@@ -22,7 +22,7 @@ from pramana.app import App, User, use_case
 from pramana.app.access import Forbidden
 from pramana.app.calibrations import JudgeReportView, list_judged_replies, make_judge_report
 from pramana.app.views import ToolCallView, TurnView, View, tool_call_views
-from pramana.errors import Conflict, InvalidInput, NotFound, Problem, describe_value, quote_text
+from pramana.errors import InvalidInput, NotFound, Problem, StateConflict, describe_value, quote_text
 from pramana.model import Case, Check, Outcome, Reply, Run
 from pramana.replies import describe_reply
 from pramana.request import MAX_NAME_CHARS, MAX_NOTE_CHARS, check_struct_values
@@ -121,7 +121,7 @@ class LabelDraw(Struct, frozen=True):
 def draw_labels(store: Store, run: Run, count: int) -> LabelDraw:
     """Draw the replies of a run to label; raise an error if none was judged or the run is not over."""
     if run.status in ("queued", "running"):
-        raise Conflict(f"run {run.id} is {run.status}; label its replies once it has ended")
+        raise StateConflict(f"run {run.id} is {run.status}; label its replies once it has ended")
     judged = list_judged_replies(store, run)
     if not judged:
         raise InvalidInput(NO_JUDGED_REPLIES)
@@ -202,7 +202,7 @@ def _get_reply_text(case: Case, reply: Reply, line: object) -> str:
         return answers[line] if line < len(answers) else ""
     if len(case.script) > 1 and reply.answers:
         return "\n".join(f"{number}. {answer}" for number, answer in enumerate(reply.answers, 1))
-    return describe_reply(reply.text, reply.tool_calls, longest=None)
+    return describe_reply(reply.text, reply.tool_calls, max_call_length=None)
 
 
 def _parse_task(task: str) -> tuple[int, str]:
@@ -319,7 +319,7 @@ def list_labels(app: App, _: User, run_id: str) -> Sequence[LabelView]:
 @use_case("viewer", "heavy")
 def read_judge_report(app: App, _: User, run_id: str) -> JudgeReportView:
     """Return how far the judges of a run agree with people, and the pass rates corrected by labels."""
-    return make_judge_report(app.store, app.store.runs.find_scored(run_id))
+    return make_judge_report(app.store, app.store.runs.find_as_of_scoring(run_id))
 
 
 def _choose_rater(user: User, requested: str | None) -> str:

@@ -21,7 +21,7 @@ from pramana import planning, settings
 from pramana.app import App, User, use_case
 from pramana.app.access import Forbidden
 from pramana.app.runs import run_detail_view
-from pramana.app.spending import CostNotAllowed, LocalProgram, SpendingLimit
+from pramana.app.spending import CostNotAllowed, LocalProgramSettings, SpendingLimit
 from pramana.app.views import RunDetailView, View
 from pramana.bench import Progress, WatchProgress, execute
 from pramana.errors import Problem, Stopped
@@ -32,7 +32,7 @@ from pramana.load.suite import check_suite
 from pramana.model import Plan, Run
 from pramana.providers.prices import Prices
 from pramana.request import Limits, RunRequest
-from pramana.run.accounts import ProviderReach
+from pramana.run.accounts import ProviderAccess
 from pramana.run.asking import Budget, ReplyCache
 from pramana.run.engine import Stop
 from pramana.store.store import Store
@@ -40,7 +40,7 @@ from pramana.store.store import Store
 CANCEL_GRACE_S = 1.0
 """How long requests in flight may take to finish when a run is stopped; then they are cancelled."""
 _PACKAGE_FOLDERS = frozenset(("site-packages", "dist-packages"))
-TEXT_FILE_NAME = "text"
+PLACEHOLDER_FILE_NAME = "text"
 """The file name in the problems of a text that is in no file."""
 
 
@@ -78,13 +78,13 @@ def continue_run(
     return _run_within_spending_limit(app, local.spending_limit, run, resumed, watch, stop, use_cache=False)
 
 
-def _prepare_local_program(app: App, stop: Stop) -> LocalProgram:
+def _prepare_local_program(app: App, stop: Stop) -> LocalProgramSettings:
     """Return the program that executes a run; raises if the run was stopped while it was queued."""
     local = _require_local_program(app)
     if stop:
         raise Stopped(f"the run was stopped before it began: {stop.reason}")
-    if local.project_folder:
-        unload_modules(local.project_folder)
+    if local.user_code_folder:
+        unload_modules(local.user_code_folder)
     return local
 
 
@@ -115,7 +115,7 @@ def _find_python_folders(project: Path) -> set[Path]:
     return found | {each.resolve() for each in found}
 
 
-def _require_local_program(app: App) -> LocalProgram:
+def _require_local_program(app: App) -> LocalProgramSettings:
     if app.local_program is None:
         raise Forbidden("this is possible only in a program on your own machine, not through a server")
     return app.local_program
@@ -151,12 +151,12 @@ def _run_within_spending_limit(
             kept = allowed if limits.max_cost_usd is None else limits
             try:
                 ended = asyncio.run(
-                    _execute_until_stopped(app.store, run, allowed, watch_progress, stop, cache, stored_limits=kept)
+                    _execute_until_stopped(app.store, run, allowed, watch_progress, stop, cache, limits_to_store=kept)
                 )
             finally:
                 granted.spent_usd = budgets[0].cost_usd - before if budgets else 0.0
     else:
-        reach = ProviderReach(free_models_only=True)
+        reach = ProviderAccess(free_models_only=True)
         ended = asyncio.run(_execute_until_stopped(app.store, run, limits, watch, stop, cache, reach))
     return run_detail_view(ended, *app.run_summaries.summarise(ended))
 
@@ -168,11 +168,11 @@ async def _execute_until_stopped(
     watch: WatchProgress,
     stop: Stop,
     cache: ReplyCache | None,
-    reach: ProviderReach | None = None,
-    stored_limits: Limits | None = None,
+    reach: ProviderAccess | None = None,
+    limits_to_store: Limits | None = None,
 ) -> Run:
     working = asyncio.ensure_future(
-        execute(store, run, limits, watch, stop, reach=reach, cache=cache, limits_to_store=stored_limits)
+        execute(store, run, limits, watch, stop, reach=reach, cache=cache, limits_to_store=limits_to_store)
     )
 
     def end_now() -> None:
@@ -241,12 +241,12 @@ def validate_text(
     app.check_request_size(text)
     report = ValidationReport(Problems(max_errors), files=1)
     if kind == "suite":
-        found = check_suite(f"{TEXT_FILE_NAME}.jsonl", report.problems, text.encode(errors="surrogatepass"))
-        report.test_cases = found.valid_count
-        report.hashes = {TEXT_FILE_NAME: found.suite_hash} if found.suite_hash else {}
+        found = check_suite(f"{PLACEHOLDER_FILE_NAME}.jsonl", report.problems, text.encode(errors="surrogatepass"))
+        report.test_cases = found.valid_case_count
+        report.hashes = {PLACEHOLDER_FILE_NAME: found.suite_hash} if found.suite_hash else {}
     else:
-        report.scenarios = len(parse_scenarios(text, report.problems, f"{TEXT_FILE_NAME}.yaml"))
-    report.problems.kept = [replaced(each, file=TEXT_FILE_NAME) for each in report.problems]
+        report.scenarios = len(parse_scenarios(text, report.problems, f"{PLACEHOLDER_FILE_NAME}.yaml"))
+    report.problems.kept = [replaced(each, file=PLACEHOLDER_FILE_NAME) for each in report.problems]
     return _validation_view(report)
 
 

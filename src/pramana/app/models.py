@@ -26,8 +26,8 @@ from pramana.app.views import OutcomesView, View
 from pramana.errors import InvalidInput, NotFound, PramanaError, escape_control_characters, quote_text, suggest_similar
 from pramana.jsonl import to_canonical_json
 from pramana.model import Outcome, Plan, Run, RunStatus, Target
-from pramana.run.accounts import ProviderReach, make_accounts
-from pramana.store.history import RunMeasurements
+from pramana.run.accounts import ProviderAccess, make_accounts
+from pramana.store.history import ModelVariantMeasurements
 
 DAY_S = 24 * 3600
 LIST_MODELS_TIMEOUT_S = 20.0
@@ -119,7 +119,9 @@ class History(NamedTuple):
 @use_case("viewer", "outside")
 def list_models(app: App, _: User, *, refresh: bool = False) -> list[OfferView]:
     """Return the models of each registered or configured provider; a provider's list is cached for a day."""
-    return list_offers(make_server_reach(app), [each.id for each in app.store.providers.list()], refresh=refresh)
+    return list_offered_models(
+        make_server_reach(app), [each.id for each in app.store.providers.list()], refresh=refresh
+    )
 
 
 @use_case("viewer", "heavy")
@@ -196,25 +198,29 @@ def _normalise_parameter(value: Any) -> Any:
 
 
 def _group_by_day(
-    runs: Sequence[Run], measured: Sequence[Mapping[str, RunMeasurements]]
-) -> dict[tuple[str, str], list[tuple[Run, RunMeasurements]]]:
-    days: dict[tuple[str, str], list[tuple[Run, RunMeasurements]]] = {}
-    for run, by_variant in zip(runs, measured, strict=True):
+    runs: Sequence[Run], measurements_by_variant: Sequence[Mapping[str, ModelVariantMeasurements]]
+) -> dict[tuple[str, str], list[tuple[Run, ModelVariantMeasurements]]]:
+    days: dict[tuple[str, str], list[tuple[Run, ModelVariantMeasurements]]] = {}
+    for run, by_variant in zip(runs, measurements_by_variant, strict=True):
         for variant, found in by_variant.items():
             days.setdefault((run.created[:10], variant), []).append((run, found))
     return days
 
 
-def _rate_fields(measured: Sequence[RunMeasurements], case_count: int) -> dict[str, Any]:
+def _rate_fields(run_measurements: Sequence[ModelVariantMeasurements], case_count: int) -> dict[str, Any]:
     """Return the fields of a `RateView`."""
-    counts = {outcome.value: sum(each.outcome_counts.get(outcome, 0) for each in measured) for outcome in Outcome}
+    counts = {
+        outcome.value: sum(each.outcome_counts.get(outcome, 0) for each in run_measurements) for outcome in Outcome
+    }
     whole = Rate(**counts)
     # Several results of one case, repeats or other runs, are not several cases: they must not narrow the interval.
     a_case = max(1.0, whole.total / case_count) if case_count else 1.0
     interval = rate_interval(whole.passed / a_case, whole.scored_count / a_case) if whole.scored_count else None
     # Each list is sorted, and sorting a concatenation of sorted lists is faster than merging them.
     times = (
-        measured[0].times_s if len(measured) == 1 else sorted(chain.from_iterable(each.times_s for each in measured))
+        run_measurements[0].reply_durations_s
+        if len(run_measurements) == 1
+        else sorted(chain.from_iterable(each.reply_durations_s for each in run_measurements))
     )
     median, p95 = percentile(times, 0.5), percentile(times, 0.95)
     return {
@@ -245,22 +251,22 @@ _OfferCache = dict[str, _OfferedModels]
 """By provider and base URL."""
 
 
-def list_offers(
-    reach: ProviderReach, registered: Iterable[str], *, refresh: bool, only_providers: Sequence[str] = ()
+def list_offered_models(
+    reach: ProviderAccess, registered_providers: Iterable[str], *, refresh: bool, only_providers: Sequence[str] = ()
 ) -> list[OfferView]:
     """Return the models of each configured provider, those registered in the store first.
 
     `only_providers` names providers, configured or not, or URLs of servers: `openai`, `http://localhost:8000/v1`.
     """
-    registered = list(registered)
-    named = [_parse_provider_name(each, registered) for each in only_providers]
+    registered_providers = list(registered_providers)
+    named = [_parse_provider_name(each, registered_providers) for each in only_providers]
     path = settings.data_folder() / "cache" / "models.json"
     try:
         said = msgspec.json.decode(path.read_bytes(), type=_OfferCache)
     except (OSError, msgspec.MsgspecError, RecursionError):
         said = {}  # only a cache: unreadable content is dropped
     said = {where: each for where, each in said.items() if 0 <= clock.timestamp() - each.at < DAY_S}
-    found, heard = asyncio.run(_list_all_models(reach, registered, named, {} if refresh else said))
+    found, heard = asyncio.run(_list_all_models(reach, registered_providers, named, {} if refresh else said))
     kept = {where: each for where, each in said.items() if where not in heard}
     kept |= {where: each for where, each in heard.items() if each is not None}
     if kept != said:
@@ -269,16 +275,16 @@ def list_offers(
     return found
 
 
-def _parse_provider_name(typed: str, registered: Sequence[str]) -> str:
+def _parse_provider_name(typed: str, registered_providers: Sequence[str]) -> str:
     """Return the provider or URL that a user typed, with or without a model; refuse anything else."""
     from pramana.providers.kinds import providers
-    from pramana.providers.names import MIN_SIMILARITY
+    from pramana.providers.names import MIN_SUGGESTION_SIMILARITY
 
     if "://" in typed:
         return typed.partition("#")[0].rstrip("/")
     name = typed.partition(":")[0]
-    if name not in registered and name not in providers:
-        near = suggest_similar(name, ["pull", *registered, *providers.names()], MIN_SIMILARITY)
+    if name not in registered_providers and name not in providers:
+        near = suggest_similar(name, ["pull", *registered_providers, *providers.names()], MIN_SUGGESTION_SIMILARITY)
         raise NotFound(
             f"unknown provider {quote_text(name)}{near}; name a server by its address, http://HOST:PORT/v1, or a "
             "provider that is configured: pramana models"
@@ -287,10 +293,13 @@ def _parse_provider_name(typed: str, registered: Sequence[str]) -> str:
 
 
 async def _list_all_models(
-    reach: ProviderReach, registered: list[str], provider_names: list[str], cached: Mapping[str, _OfferedModels]
+    reach: ProviderAccess,
+    registered_providers: list[str],
+    provider_names: list[str],
+    cached: Mapping[str, _OfferedModels],
 ) -> tuple[list[OfferView], dict[str, _OfferedModels | None]]:
     """Return the offers, and the fresh responses by provider and base URL; None for one that failed."""
-    from pramana.providers.kinds import KINDS_WITHOUT_ACCOUNT, VOICE_AGENT_KINDS, providers
+    from pramana.providers.kinds import KINDS_WITHOUT_ACCOUNT, VOICE_AGENT_KINDS_WITH_ACCOUNT, providers
     from pramana.providers.names import open_provider, resolve_target
 
     accounts = make_accounts(reach, LIST_MODELS_TIMEOUT_S)
@@ -299,8 +308,12 @@ async def _list_all_models(
 
     async def list_models_of(name: str) -> Iterable[str]:
         where = name
-        theirs = reach.find_registered_provider(name) if reach.find_registered_provider and name in registered else None
-        if theirs and theirs.kind in VOICE_AGENT_KINDS:  # their models are not listed
+        theirs = (
+            reach.find_registered_provider(name)
+            if reach.find_registered_provider and name in registered_providers
+            else None
+        )
+        if theirs and theirs.kind in VOICE_AGENT_KINDS_WITH_ACCOUNT:  # their models are not listed
             return [theirs.model] if theirs.model else []
         if theirs:
             model = "" if theirs.model or theirs.kind in KINDS_WITHOUT_ACCOUNT else ":any"
@@ -310,7 +323,7 @@ async def _list_all_models(
             target = resolve_target(f"{name}#any")
         elif name == "command":  # a file lists them: no request is needed
             return sorted(accounts.commands)
-        elif name in VOICE_AGENT_KINDS or name == "python":
+        elif name in VOICE_AGENT_KINDS_WITH_ACCOUNT or name == "python":
             raise InvalidInput(f"{name} does not list its models; see the documentation of {name}")
         else:
             target = Target(name, name, "local" if name == "local" else "any")
@@ -344,5 +357,5 @@ async def _list_all_models(
     ]
     own += ["command"] if accounts.commands else []
     return list(
-        await asyncio.gather(*map(list_provider_models, dict.fromkeys(provider_names or [*registered, *own])))
+        await asyncio.gather(*map(list_provider_models, dict.fromkeys(provider_names or [*registered_providers, *own])))
     ), heard

@@ -35,7 +35,7 @@ from pramana.app.views import View
 from pramana.app.watches import read_watch
 from pramana.errors import InvalidInput, Problem, quote_text
 from pramana.request import RunRequest, check_struct_values
-from pramana.run.accounts import ProviderReach
+from pramana.run.accounts import ProviderAccess
 from pramana.store.store import Store
 from pramana.watching import read_feature_days
 
@@ -280,7 +280,7 @@ class _ChosenCases(NamedTuple):
         )
 
 
-def make_plan_view(store: Store, request: PlanRequest, reach: ProviderReach | None = None) -> PlanView:
+def make_plan_view(store: Store, request: PlanRequest, reach: ProviderAccess | None = None) -> PlanView:
     """Return what it takes to see a change; nothing is sent and nothing is stored."""
     request.check()
     measured = None
@@ -339,7 +339,7 @@ def _measure_watch(store: Store, request: PlanRequest, reference: str) -> tuple[
     )
 
 
-def _choose_cases(store: Store, request: PlanRequest, reach: ProviderReach | None) -> _ChosenCases:
+def _choose_cases(store: Store, request: PlanRequest, reach: ProviderAccess | None) -> _ChosenCases:
     run = replace(request.run or RunRequest(models=()), repeats=request.repeats)
     if run.suite is None and run.tier is None and run.scenarios is None and not run.paths and not run.cases:
         if request.case_count is not None and not run.models:

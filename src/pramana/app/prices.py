@@ -71,8 +71,8 @@ class PriceList(NamedTuple):
     items: list[PriceView]
     published_source: str
     """The installed list of published prices."""
-    file_exists: bool
-    file_problem: str | None
+    prices_file_exists: bool
+    prices_file_problem: str | None
     """Why this machine's `prices.toml` cannot be read."""
 
 
@@ -133,9 +133,9 @@ def _resolve_target(app: App, typed: str) -> Target:
     return resolve_target(typed, find_registered_provider=app.store.providers.find_registered)
 
 
-def _load_prices(set_prices: Sequence[CustomPrice]) -> tuple[Prices, str | None]:
+def _load_prices(custom_prices: Sequence[CustomPrice]) -> tuple[Prices, str | None]:
     """Return the prices that this process uses, and why its `prices.toml` could not be read, if so."""
-    rates = {each.model: each.rates for each in set_prices}
+    rates = {each.model: each.rates for each in custom_prices}
     try:
         return Prices.load(settings.prices_file_path(), rates), None
     except InvalidInput as error:  # no run starts then either; the path of the file stays private
@@ -159,11 +159,11 @@ def _current_price_view(app: App, name: str) -> PriceView:
     return _make_price_view_by_name(app, _load_prices(kept)[0], kept, name)
 
 
-def _make_price_view_by_name(app: App, prices: Prices, set_prices: Sequence[CustomPrice], typed: str) -> PriceView:
+def _make_price_view_by_name(app: App, prices: Prices, custom_prices: Sequence[CustomPrice], typed: str) -> PriceView:
     try:
-        return _price_view(prices, set_prices, _resolve_target(app, typed))
+        return _price_view(prices, custom_prices, _resolve_target(app, typed))
     except InvalidInput as error:
-        mine = [each for each in set_prices if each.model == typed]
+        mine = [each for each in custom_prices if each.model == typed]
         return PriceView(
             model=typed,
             origin="set" if mine else None,
@@ -174,9 +174,9 @@ def _make_price_view_by_name(app: App, prices: Prices, set_prices: Sequence[Cust
         )
 
 
-def _price_view(prices: Prices, set_prices: Sequence[CustomPrice], target: Target) -> PriceView:
+def _price_view(prices: Prices, custom_prices: Sequence[CustomPrice], target: Target) -> PriceView:
     found = prices.find_price(target)
-    when = {each.model: each.updated for each in set_prices}
+    when = {each.model: each.updated for each in custom_prices}
     return PriceView(
         model=target.typed,
         origin=found.origin if found else None,

@@ -15,11 +15,11 @@ from pramana.load.agent import parse_agent
 from pramana.load.problems import Problems
 from pramana.model import Target
 from pramana.providers.accounts import Accounts, RegisteredProvider, find_key_destination
-from pramana.providers.kinds import KINDS_WITHOUT_ACCOUNT, VARIABLES_BY_KIND, VOICE_AGENT_KINDS
-from pramana.providers.names import REGISTRABLE_KINDS, check_provider, open_provider, resolve_target
+from pramana.providers.kinds import KINDS_WITHOUT_ACCOUNT, VARIABLES_BY_KIND, VOICE_AGENT_KINDS_WITH_ACCOUNT
+from pramana.providers.names import REGISTRABLE_KINDS, check_provider_registration, open_provider, resolve_target
 from pramana.providers.voice.description import Description
 from pramana.providers.voice.vocabulary import CallSetup
-from pramana.run.accounts import ProviderReach, make_accounts
+from pramana.run.accounts import ProviderAccess, make_accounts
 from pramana.store.providers import StoredProvider
 
 PROBE_TIMEOUT_S = 20.0
@@ -95,9 +95,9 @@ class ProbeOutcome(NamedTuple):
     failure: PramanaError | None = None
 
 
-def make_server_reach(app: App) -> ProviderReach:
+def make_server_reach(app: App) -> ProviderAccess:
     """Return which hosts and providers the server may reach for its users."""
-    return ProviderReach(
+    return ProviderAccess(
         app.store.providers.find_registered,
         is_for_other_users=True,
         allow_private_addresses=app.private_addresses_allowed(),
@@ -107,7 +107,7 @@ def make_server_reach(app: App) -> ProviderReach:
 @use_case("viewer")
 def list_providers(app: App, _: User) -> ProviderList:
     """Return all registered providers, and which keys are set in the server's environment; never a key."""
-    return ProviderList([_provider_view(each) for each in app.store.providers.list()], _environment_variables())
+    return ProviderList([_provider_view(each) for each in app.store.providers.list()], _list_key_variable_views())
 
 
 @use_case("viewer")
@@ -119,7 +119,7 @@ def read_provider(app: App, _: User, provider_id: str) -> ProviderView:
 @use_case("admin")
 def create_provider(app: App, _: User, new: NewProvider) -> ProviderView:
     """Register a provider under an id; its key is stored encrypted. Providers that run code cannot be registered."""
-    made = check_provider(
+    made = check_provider_registration(
         new.id,
         new.kind,
         base_url=new.base_url,
@@ -144,7 +144,7 @@ def change_provider(app: App, _: User, provider_id: str, changed: Mapping[str, A
             for name in ("base_url", "model", "description")
         }
         has_key = known.key_set if keeps_key else changed["api_key"] is not None
-        made = check_provider(known.id, known.kind, **stays, has_key=has_key)
+        made = check_provider_registration(known.id, known.kind, **stays, has_key=has_key)
         if known.key_set and keeps_key and _list_key_destinations(made) != _list_key_destinations(known):
             raise _make_key_error(
                 "this changes the address, and a key is only sent to the address that it was set for; also send "
@@ -165,13 +165,13 @@ def delete_provider(app: App, _: User, provider_id: str) -> ProviderView:
 
 
 @use_case("admin")
-def rotate_keys(app: App, _: User) -> int:
+def reencrypt_provider_keys(app: App, _: User) -> int:
     """Re-encrypt every stored key with the newest key of PRAMANA_SECRET_KEY; return how many there are."""
-    return app.store.providers.rotate_keys()
+    return app.store.providers.reencrypt_keys()
 
 
 @use_case("viewer")
-def check_description(_app: App, _: User, description: str | Mapping[str, Any]) -> CheckedDescription:
+def check_agent_description(_app: App, _: User, description: str | Mapping[str, Any]) -> CheckedDescription:
     """Return the problems of an agent description, each with its line and column; nothing is stored."""
     problems = Problems()
     found = _parse_description(description, problems)
@@ -185,7 +185,7 @@ def probe_provider(app: App, _: User, provider_id: str, model: str | None = None
     To call an agent, give a model unless the provider has one.
     """
     reach = make_server_reach(app)
-    target = _probe_target(app.store.providers.read(provider_id), model, reach)
+    target = _resolve_probe_target(app.store.providers.read(provider_id), model, reach)
     began = clock.monotonic()
     try:
         models, failure = asyncio.run(_request_models_or_call(target, make_accounts(reach, PROBE_TIMEOUT_S))), None
@@ -237,11 +237,11 @@ def _list_key_destinations(provider: StoredProvider | RegisteredProvider) -> tup
 # ── Testing ──
 
 
-def _probe_target(known: StoredProvider, model: str | None, reach: ProviderReach) -> Target:
+def _resolve_probe_target(known: StoredProvider, model: str | None, reach: ProviderAccess) -> Target:
     wanted = model or known.model
     if (
         wanted is None
-        and known.kind in VOICE_AGENT_KINDS
+        and known.kind in VOICE_AGENT_KINDS_WITH_ACCOUNT
         and known.kind not in ("openai-realtime", "gemini-live", "websocket")
     ):
         raise InvalidInput("testing a voice agent needs a model; send model")
@@ -256,7 +256,11 @@ async def _request_models_or_call(target: Target, accounts: Accounts) -> list[st
     provider: Any = open_provider(target, accounts)
     try:
         async with asyncio.timeout(PROBE_TIMEOUT_S):
-            if target.provider in VOICE_AGENT_KINDS and target.provider != "cascade" and target.model != "any":
+            if (
+                target.provider in VOICE_AGENT_KINDS_WITH_ACCOUNT
+                and target.provider != "cascade"
+                and target.model != "any"
+            ):
                 channel = await provider.dial(CallSetup(target.model))
                 await channel.close()
                 return []
@@ -270,7 +274,7 @@ async def _request_models_or_call(target: Target, accounts: Accounts) -> list[st
 # ── Views ──
 
 
-def _environment_variables() -> list[VariableView]:
+def _list_key_variable_views() -> list[VariableView]:
     """Return the environment variables for keys of providers that need no registration, and whether each is set."""
     kinds: dict[str, list[str]] = {}
     for kind, known in VARIABLES_BY_KIND.items():

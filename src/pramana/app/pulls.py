@@ -8,7 +8,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from pramana.app.views import View
-from pramana.embedded.weights import Phase, find_folder, find_weights, pull
+from pramana.embedded.weights import Phase, find_folder, find_pinned_weights, pull
 from pramana.errors import PramanaError
 
 log = logging.getLogger("pramana.app")
@@ -46,7 +46,7 @@ class Downloads:
             found = self._pulls.get(name)
             if self._closed or find_folder(name) or (found and found.status == "running"):
                 return
-            self._pulls[name] = _running_view("download", 0, find_weights(name).archive_size)
+            self._pulls[name] = _running_view("download", 0, find_pinned_weights(name).archive_size_bytes)
         # A daemon, so that a stopping server does not wait for a stalled connection.
         threading.Thread(target=self._download, args=(name,), name=f"pull {name}", daemon=True).start()
 

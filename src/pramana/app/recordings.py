@@ -8,7 +8,7 @@ from pramana import audio
 from pramana.app import App, User, use_case
 from pramana.app.views import View
 from pramana.errors import InvalidInput
-from pramana.store.blobs import StoredFile
+from pramana.store.blobs import UploadedRecordingFile
 
 
 class RecordingView(View, frozen=True, kw_only=True):
@@ -73,5 +73,5 @@ def remove_recording(app: App, _: User, name: str) -> None:
     app.store.recordings.remove(name)
 
 
-def _recording_fields(recording: StoredFile) -> dict[str, Any]:
+def _recording_fields(recording: UploadedRecordingFile) -> dict[str, Any]:
     return {"path": f"/audio/{recording.name}", "bytes": recording.size, "changed_at": recording.changed}

@@ -137,7 +137,7 @@ def _explain_unclear_model(run: SideReference, model: str | None) -> str:
 # ── References ──
 
 
-def reference_to_file(path: Path) -> SideReference:
+def make_file_reference(path: Path) -> SideReference:
     """Return the models of a results.json."""
     from pramana.load.results import read_results
 
@@ -148,7 +148,7 @@ def reference_to_file(path: Path) -> SideReference:
 
 
 def _make_file_source(path: Path, model_results: "ModelResults") -> ComparisonSource:
-    from pramana.load.results import find_mismatched_hashes
+    from pramana.load.results import find_ids_with_wrong_hash
 
     digests = frozenset(each.case_digest for each in model_results.results if each.case_digest)
     has_outputs = any(each.output or each.tool_calls for each in model_results.results)
@@ -161,7 +161,7 @@ def _make_file_source(path: Path, model_results: "ModelResults") -> ComparisonSo
         }
 
     def hash_mismatch() -> HashMismatch | None:
-        found = find_mismatched_hashes(model_results)
+        found = find_ids_with_wrong_hash(model_results)
         return HashMismatch(str(path), len(found), found[0]) if found else None
 
     return ComparisonSource(
@@ -182,7 +182,7 @@ def _make_file_source(path: Path, model_results: "ModelResults") -> ComparisonSo
                 each.variant,
                 each.latency_ms / 1000 if each.latency_ms else None,  # 0 is written if there was no reply
                 result_number=place,
-                reply_text=describe_reply(each.output, each.tool_calls, longest=None) if has_outputs else None,
+                reply_text=describe_reply(each.output, each.tool_calls, max_call_length=None) if has_outputs else None,
             )
             for place, each in enumerate(model_results.results)
         ),
@@ -201,9 +201,9 @@ def _make_file_source(path: Path, model_results: "ModelResults") -> ComparisonSo
     )
 
 
-def reference_to_run(store: Store, reference: str) -> SideReference:
+def make_run_reference(store: Store, reference: str) -> SideReference:
     """Return the models of a stored run; `RUN@1` is the run by its scoring 1."""
-    run = store.runs.find_scored(reference)
+    run = store.runs.find_as_of_scoring(reference)
     title, targets = _name_with_date(f"run {run.reference}", run.created), run.plan.targets
     return SideReference(
         reference,
@@ -219,8 +219,8 @@ def reference_to_baseline(store: Store, reference: str, new: str | None = None) 
     other_than = None
     if new is not None:
         with suppress(NotFound):
-            other_than = store.runs.find_scored(new).id
-    return reference_to_run(store, store.runs.find_baseline(reference, other_than).reference)
+            other_than = store.runs.find_as_of_scoring(new).id
+    return make_run_reference(store, store.runs.find_baseline(reference, other_than).reference)
 
 
 def _name_with_date(name: str, created_at: str | None) -> str:
@@ -248,7 +248,7 @@ def _make_run_source(store: Store, run: Run, target: Target, title: str) -> Comp
                 timed.first_token_s if timed else None,
                 seq,
                 reply.fingerprint if reply else None,
-                describe_reply(reply.text, reply.tool_calls, longest=None) if reply else None,
+                describe_reply(reply.text, reply.tool_calls, max_call_length=None) if reply else None,
             )
 
     def read(places: Sequence[int]) -> dict[int, RecordedReply]:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import Meta
 
 from pramana.analyse.pairing import Pair
-from pramana.analyse.replies import ComparableAnswer, iterate_with_verdict
+from pramana.analyse.replies import ComparableAnswer, iterate_answers_with_verdict
 from pramana.app.comparison_sides import ComparedSides, ComparisonSide, ComparisonSource, RecordedReply
 from pramana.app.views import ToolCallView, View, tool_call_views
 from pramana.model import Outcome
@@ -63,7 +63,7 @@ def read_reply_pairs(compared: ComparedSides, limit: int) -> tuple[ReplyPairView
     new = after.read_replies([each.new_result_number for each in wanted])
     return tuple(
         ReplyPairView(
-            case=compared.name(each.case),
+            case=compared.find_case_name(each.case),
             change=each.change,
             prompt=base[each.base_result_number].prompt or new[each.new_result_number].prompt,
             base=_make_side_reply_view(before, each.base_result_number, base[each.base_result_number]),
@@ -100,7 +100,7 @@ def _choose_flip_replies(
     """Return each side's first answer to a flipped case that shows the flip: of a lost case, passed, then failed."""
     ends = (Outcome.PASSED, Outcome.FAILED) if change == "lost" else (Outcome.FAILED, Outcome.PASSED)
     places = [
-        _first_result_number(list(islice(iterate_with_verdict(side.answers[pair.case]), pair.repeats)), outcome)
+        _first_result_number(list(islice(iterate_answers_with_verdict(side.answers[pair.case]), pair.repeats)), outcome)
         for side, outcome in zip((base, new), ends, strict=True)
     ]
     return _WantedReplies(pair.case, change, *places)

@@ -187,7 +187,7 @@ def scoring_views(store: Store, run: Run) -> Sequence[ScoringView]:
 def _scored_model_views(store: Store, run: Run) -> tuple[ScoredModelView, ...]:
     """Return the outcomes of each model of a run by its scoring, in the order of the plan; counts are cached."""
     (ended,) = store.history.count_run_outcomes([run])
-    rates = make_model_rates(run, ended.outcome_counts, ended.by_model, ended.scored_variants) if ended else {}
+    rates = make_model_rates(run, ended.outcome_counts, ended.by_model, ended.scored_model_variants) if ended else {}
     return tuple(
         ScoredModelView(
             model=model,

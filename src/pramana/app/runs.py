@@ -29,7 +29,7 @@ from pramana.app.views import (
     FailureView,
     LimitsView,
     LineView,
-    Listed,
+    ListPage,
     ModelRateView,
     OutcomesView,
     PageRequest,
@@ -50,8 +50,8 @@ from pramana.app.views import (
 from pramana.errors import InvalidInput, Problem
 from pramana.model import Assertion, Case, Outcome, Reply, Result, Run, RunStatus, Target
 from pramana.request import Limits, RunEdit, RunRequest, SearchText, format_cost_limit, get_published_name
-from pramana.run.accounts import ProviderReach
-from pramana.store.history import EndedCounts
+from pramana.run.accounts import ProviderAccess
+from pramana.store.history import RunOutcomeCounts
 from pramana.store.queue import format_holder
 from pramana.store.store import Store
 
@@ -64,7 +64,7 @@ SELECTION_NAMES = {
     "all_tags": "allTags",
 }
 """The names of a plan's filters in a request."""
-PUBLISHED_LIMITS = {each.name: get_published_name(each) for each in fields(Limits)}
+PUBLISHED_LIMIT_NAMES = {each.name: get_published_name(each) for each in fields(Limits)}
 """The name of each limit in the API."""
 LIMITS_ACROSS_SITTINGS = {"max_cost_usd": "limits.maxCost", "max_total_tokens": "limits.maxTotalTokens"}
 """The limits that span all sittings of a run, with their names in requests."""
@@ -120,7 +120,7 @@ def estimate_run(app: App, _: User, request: RunRequest) -> EstimateView:
 
 
 @use_case("viewer")
-def list_runs(app: App, _: User, filter_: RunFilter) -> Listed[RunView]:
+def list_runs(app: App, _: User, filter_: RunFilter) -> ListPage[RunView]:
     """Return runs, newest first."""
     found, total = app.store.runs.read_page(
         status=filter_.status,
@@ -131,22 +131,24 @@ def list_runs(app: App, _: User, filter_: RunFilter) -> Listed[RunView]:
         offset=filter_.offset,
     )
     history = app.store.history
-    ended: Sequence[EndedCounts | None] = history.count_run_outcomes(found) if filter_.outcomes else [None] * len(found)
+    ended: Sequence[RunOutcomeCounts | None] = (
+        history.count_run_outcomes(found) if filter_.outcomes else [None] * len(found)
+    )
     digests: Sequence[str | None] = history.hash_cases(found) if filter_.outcomes else [None] * len(found)
-    return Listed([_run_view(*each) for each in zip(found, ended, digests, strict=True)], total)
+    return ListPage([_run_view(*each) for each in zip(found, ended, digests, strict=True)], total)
 
 
 @use_case("viewer", "heavy")
 def read_run(app: App, _: User, run_id: str) -> RunDetailView:
     """Return a run's plan, its progress, its summary and the distribution of its times."""
-    run = app.store.runs.find_scored(run_id)
+    run = app.store.runs.find_as_of_scoring(run_id)
     return _read_run_detail(app, run, *app.run_summaries.summarise(run))
 
 
 @use_case("viewer")
 def read_progress(app: App, _: User, run_id: str) -> RunDetailView:
     """Return a run's plan and its progress, without the summary, which takes longer to compute."""
-    return _read_run_detail(app, app.store.runs.find_scored(run_id))
+    return _read_run_detail(app, app.store.runs.find_as_of_scoring(run_id))
 
 
 @use_case("viewer", "heavy")
@@ -154,7 +156,7 @@ def render_run(
     app: App, _: User, run_id: str, render: Callable[[Run, Iterator[tuple[Case, Result]]], _Rendered]
 ) -> _Rendered:
     """Return the output of a renderer, which gets a run and an iterator of its results."""
-    run = with_calibrations(app.store, app.store.runs.find_scored(run_id))
+    run = with_calibrations(app.store, app.store.runs.find_as_of_scoring(run_id))
     return render(run, app.store.results.iterate_with_cases(run))
 
 
@@ -212,10 +214,10 @@ def _read_run_detail(
 
 
 @use_case("viewer")
-def list_results(app: App, _: User, run_id: str, filter_: ResultFilter) -> Listed[ResultView]:
+def list_results(app: App, _: User, run_id: str, filter_: ResultFilter) -> ListPage[ResultView]:
     """Return results in the order they were stored, each with the beginning of its reply."""
     found, total = app.store.results.read_page(
-        app.store.runs.find_scored(run_id),
+        app.store.runs.find_as_of_scoring(run_id),
         outcome=filter_.outcome,
         model=filter_.model,
         case=filter_.case,
@@ -224,7 +226,7 @@ def list_results(app: App, _: User, run_id: str, filter_: ResultFilter) -> Liste
         limit=filter_.page_size,
         offset=filter_.offset,
     )
-    return Listed([result_view(seq, result) for seq, result in found], total)
+    return ListPage([result_view(seq, result) for seq, result in found], total)
 
 
 @use_case("viewer")
@@ -235,7 +237,7 @@ def read_result(
 
     Its neighbours are the nearest results that pass the filters, on whatever page.
     """
-    run = app.store.runs.find_scored(run_id)
+    run = app.store.runs.find_as_of_scoring(run_id)
     case, result = app.store.results.read(run, seq)
     before, after = app.store.results.find_neighbours(
         run,
@@ -253,25 +255,27 @@ def read_result(
 
 
 @use_case("viewer")
-def follow_run(app: App, _: User, run_id: str, after: int = 0) -> AsyncGenerator[RunEvent]:
+def follow_run(app: App, _: User, run_id: str, after_result_number: int = 0) -> AsyncGenerator[RunEvent]:
     """Yield the results of a run after a result number, and its progress, until it ends."""
-    return app.event_tail.follow_run(app.store.runs.find(run_id).id, after)
+    return app.event_tail.follow_run(app.store.runs.find(run_id).id, after_result_number)
 
 
 @use_case("viewer", "here")
-def follow_changes(app: App, _: User, after: int | None = None) -> AsyncGenerator[ChangeEvent]:
+def follow_changes(app: App, _: User, after_change_number: int | None = None) -> AsyncGenerator[ChangeEvent]:
     """Yield everything created, changed or deleted after a change number; without one, from now on."""
-    return app.event_tail.follow_changes(after)
+    return app.event_tail.follow_changes(after_change_number)
 
 
 # ── Views ──
 
 
-def _run_view(run: Run, ended: EndedCounts | Summary | None = None, cases_digest: str | None = None) -> RunView:
+def _run_view(
+    run: Run, counts_or_summary: RunOutcomeCounts | Summary | None = None, cases_digest: str | None = None
+) -> RunView:
     plan = run.plan
-    rate = ended.overall if isinstance(ended, Summary) else None
-    if isinstance(ended, EndedCounts):
-        rate = make_rate(run, ended.outcome_counts, len(ended.scored_variants))
+    rate = counts_or_summary.overall if isinstance(counts_or_summary, Summary) else None
+    if isinstance(counts_or_summary, RunOutcomeCounts):
+        rate = make_rate(run, counts_or_summary.outcome_counts, len(counts_or_summary.scored_model_variants))
     return RunView(
         id=run.id,
         name=run.name,
@@ -297,20 +301,20 @@ def _run_view(run: Run, ended: EndedCounts | Summary | None = None, cases_digest
         outcomes=_outcomes_view(rate) if rate else None,
         pass_rate=rate.value if rate else None,
         interval=(rate.interval.low, rate.interval.high) if rate and rate.interval else None,
-        model_rates=_model_rate_views(run, ended),
+        model_rates=_model_rate_views(run, counts_or_summary),
     )
 
 
 def run_detail_view(
-    run: Run, summary: Summary | None, times: RunTimes | None, listed: RunView | None = None
+    run: Run, summary: Summary | None, times: RunTimes | None, run_view: RunView | None = None
 ) -> RunDetailView:
     """Return the detail view of a run."""
     return RunDetailView(
-        **asdict(listed or _run_view(run, summary)),
+        **asdict(run_view or _run_view(run, summary)),
         scoring=run.scoring,
         judges=tuple(summary.judge_names) if summary else None,
         plan=_plan_view(run),
-        limits=LimitsView(**{PUBLISHED_LIMITS[name]: value for name, value in run.limits.items()}),
+        limits=LimitsView(**{PUBLISHED_LIMIT_NAMES[name]: value for name, value in run.limits.items()}),
         holder=format_holder(run.holder) if run.holder else None,
         attempts=run.attempts,
         notes=dict(run.notes),
@@ -319,14 +323,18 @@ def run_detail_view(
     )
 
 
-def _model_rate_views(run: Run, ended: EndedCounts | Summary | None) -> tuple[ModelRateView, ...] | None:
+def _model_rate_views(
+    run: Run, counts_or_summary: RunOutcomeCounts | Summary | None
+) -> tuple[ModelRateView, ...] | None:
     """Return the outcomes of each model of a run."""
-    if ended is None:
+    if counts_or_summary is None:
         return None
-    if isinstance(ended, EndedCounts):
-        rates = make_model_rates(run, ended.outcome_counts, ended.by_model, ended.scored_variants)
+    if isinstance(counts_or_summary, RunOutcomeCounts):
+        rates = make_model_rates(
+            run, counts_or_summary.outcome_counts, counts_or_summary.by_model, counts_or_summary.scored_model_variants
+        )
     else:
-        rates = {target.typed: ended.by["model"].get(target.typed, Rate()) for target in run.plan.targets}
+        rates = {target.typed: counts_or_summary.by["model"].get(target.typed, Rate()) for target in run.plan.targets}
     return tuple(
         ModelRateView(
             model=model,
@@ -362,11 +370,11 @@ def _target_view(target: Target) -> TargetView:
     return TargetView(typed=target.typed, provider=target.provider, model=target.model)
 
 
-def estimate_view(store: Store, request: RunRequest, reach: ProviderReach | None = None) -> EstimateView:
+def estimate_view(store: Store, request: RunRequest, reach: ProviderAccess | None = None) -> EstimateView:
     """Return an estimate of a run; nothing is sent and nothing is stored."""
-    reach = reach or ProviderReach()
+    reach = reach or ProviderAccess()
     found = planning.estimate(store, request, reach)
-    missing_keys = planning.providers_missing_keys(store, request, reach)
+    missing_keys = planning.explain_missing_provider_keys(store, request, reach)
     return EstimateView(
         dry_run=True,
         cases=found.case_count,
@@ -377,7 +385,9 @@ def estimate_view(store: Store, request: RunRequest, reach: ProviderReach | None
         cost_usd=found.cost_usd,
         cost_range_usd=found.cost_range_usd,
         unknown_prices=tuple(found.models_without_price),
-        unjudged=tuple(UnjudgedView(model=model, cases=cases) for model, cases in found.unjudged_counts.items()),
+        unjudged=tuple(
+            UnjudgedView(model=model, cases=cases) for model, cases in found.unjudged_cases_by_model.items()
+        ),
         self_judged=found.self_judged_models,
         missing_keys=tuple(missing_keys),
         warnings=(*found.warnings, *_warn_about_limits(found.cost_usd, request), *missing_keys.values()),

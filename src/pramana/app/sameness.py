@@ -14,7 +14,7 @@ from pramana.analyse.numbers import format_duration, pluralise
 from pramana.analyse.same_power import Change, simulate_seen_shares
 from pramana.app import App, User, use_case
 from pramana.app.providers import make_server_reach
-from pramana.app.views import Listed, PageRequest, View
+from pramana.app.views import ListPage, PageRequest, View
 from pramana.model import Run, RunStatus
 from pramana.sameness import SUITE_PREFIX, PairReading, SameRequest, create_same_run, read_pairs
 from pramana.store.store import Store
@@ -133,10 +133,10 @@ def start_test(app: App, user: User, request: SameRequest) -> SameListView:
 
 
 @use_case("viewer")
-def list_tests(app: App, _: User, page: PageRequest) -> Listed[SameListView]:
+def list_tests(app: App, _: User, page: PageRequest) -> ListPage[SameListView]:
     """Return the tests of two endpoints, newest first."""
     found, total = app.store.runs.read_page(suite=SUITE_PREFIX, limit=page.page_size, offset=page.offset)
-    return Listed([_list_view(run) for run in found if run.plan.pairing], total)
+    return ListPage([_list_view(run) for run in found if run.plan.pairing], total)
 
 
 @use_case("viewer", "heavy")

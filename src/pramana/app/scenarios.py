@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pramana.app import App, User, documents, use_case
 from pramana.app.documents import Document
-from pramana.app.views import Listed, PageRequest, View
+from pramana.app.views import ListPage, PageRequest, View
 from pramana.errors import InvalidInput, Problem
 from pramana.load.problems import Problems
 from pramana.load.scenario import (
@@ -27,7 +27,7 @@ from pramana.store.store import Store
 
 MAX_FILTER_VALUES = 100
 """Most values of one filter."""
-MAX_TEXT_CHARS = 1_000
+MAX_SEARCH_TEXT_CHARS = 1_000
 MAX_NAME_CHARS, MAX_STEM_CHARS = 255, documents.MAX_ID_LENGTH - 10
 _ANY = Meta(max_length=MAX_FILTER_VALUES, description="Any of these")
 
@@ -137,7 +137,7 @@ class ScenarioFilter(Struct, frozen=True, kw_only=True, rename="camel"):
     text: Annotated[
         str,
         Meta(
-            max_length=MAX_TEXT_CHARS,
+            max_length=MAX_SEARCH_TEXT_CHARS,
             description="Text in the ID, name, prompt or expected outcome, ignoring case",
         ),
     ] = ""
@@ -162,7 +162,7 @@ class ScenarioPage(ScenarioFilter, frozen=True, kw_only=True):
     page_size: PageSize = 50
 
 
-class ReadScenario(NamedTuple):
+class LocatedValidScenario(NamedTuple):
     """A valid scenario of a document, and the place of its id."""
 
     scenario: Scenario
@@ -173,7 +173,7 @@ class ReadScenario(NamedTuple):
 class DocumentValidation(NamedTuple):
     """The result of validating a document."""
 
-    read: list[ReadScenario]
+    valid_scenarios: list[LocatedValidScenario]
     """Its valid scenarios."""
     problems: list[Problem]
     """Errors and warnings, in the order of their places."""
@@ -183,7 +183,7 @@ class DocumentValidation(NamedTuple):
 
 
 @use_case("viewer")
-def list_scenarios(app: App, _: User, wanted: ScenarioPage) -> Listed[ScenarioView]:
+def list_scenarios(app: App, _: User, wanted: ScenarioPage) -> ListPage[ScenarioView]:
     """Return a page of the scenarios that match, by id."""
     return scenario_views(app.store, wanted.selection(), (wanted.page - 1) * wanted.page_size, wanted.page_size)
 
@@ -205,7 +205,7 @@ def create_scenario(app: App, _: User, fields: Mapping[str, Any]) -> ScenarioVie
     """Store a new scenario, from fields in the names of files or requests; a missing id is made from the name."""
     wish = fields.get("id") is None
     stated = {**fields, "id": documents.make_scenario_id(fields.get("name"))} if wish else fields
-    return _scenario_view(app.store.scenarios.create(documents.check_scenario_fields(stated), may_rename=wish))
+    return _scenario_view(app.store.scenarios.create(documents.make_scenario_from_fields(stated), may_rename=wish))
 
 
 @use_case("editor")
@@ -224,10 +224,10 @@ def change_scenario(
     scenario_id: str,
     fields: Mapping[str, Any],
     *,
-    replace_all: bool,
+    replace_whole_scenario: bool,
     seen_updated_at: str | None = None,
 ) -> ScenarioView:
-    """Change the given fields of a scenario, where None restores a default; or, if `replace_all`, replace it.
+    """Change the given fields of a scenario, where None restores a default; or, with `replace_whole_scenario`, all.
 
     With `seen_updated_at`, the time of the version that the caller read, change it only if that is still the stored
     version.
@@ -238,8 +238,8 @@ def change_scenario(
 
     def apply_fields(before: Scenario) -> Scenario:
         named = {FIELD_BY_CAMEL_CASE_KEY.get(name, name) for name in stated}
-        rest = {} if replace_all else msgspec.to_builtins(before)
-        return documents.check_scenario_fields(
+        rest = {} if replace_whole_scenario else msgspec.to_builtins(before)
+        return documents.make_scenario_from_fields(
             {name: value for name, value in rest.items() if name not in named} | stated
         )
 
@@ -259,10 +259,10 @@ def restore_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
 
 
 @use_case("viewer")
-def list_deleted(app: App, _: User, wanted: PageRequest) -> Listed[DeletedView]:
+def list_deleted_scenarios(app: App, _: User, page_request: PageRequest) -> ListPage[DeletedView]:
     """Return the scenarios that can be restored, last deleted first."""
-    found, total = app.store.scenarios.list_deleted(wanted.offset, wanted.page_size)
-    return Listed([_deleted_view(each) for each in found], total)
+    found, total = app.store.scenarios.list_deleted(page_request.offset, page_request.page_size)
+    return ListPage([_deleted_view(each) for each in found], total)
 
 
 # ── Documents ──
@@ -275,7 +275,7 @@ def validate_document(app: App, _: User, data: str | bytes) -> DocumentValidatio
     problems, read = Problems(), []
     for each in documents.read_document(data, problems):
         place = each.find_field_position("id")
-        read.append(ReadScenario(each.scenario.to_stored(), place.line, place.column))
+        read.append(LocatedValidScenario(each.scenario.to_stored(), place.line, place.column))
     return DocumentValidation(read, sorted(problems, key=lambda each: (each.line, each.column)))
 
 
@@ -336,10 +336,10 @@ def import_library(
 # ── For the command line ──
 
 
-def scenario_views(store: Store, wanted: Selection, offset: int, limit: int) -> Listed[ScenarioView]:
+def scenario_views(store: Store, wanted: Selection, offset: int, limit: int) -> ListPage[ScenarioView]:
     """Return a page of a store's scenarios that match, by id."""
     found, total = store.scenarios.read_page(wanted, offset, limit)
-    return Listed(msgspec.convert(found, list[ScenarioView], from_attributes=True), total)
+    return ListPage(msgspec.convert(found, list[ScenarioView], from_attributes=True), total)
 
 
 def delete_scenarios(store: Store, ids: Sequence[str]) -> list[DeletedView]:
@@ -367,5 +367,5 @@ def _scenario_view(stored: StoredScenario) -> ScenarioView:
 
 def _deleted_view(deleted: DeletedScenario) -> DeletedView:
     return DeletedView(
-        scenario=_scenario_view(deleted.scenario), deleted_at=deleted.deleted, restorable_until=deleted.until
+        scenario=_scenario_view(deleted.scenario), deleted_at=deleted.deleted, restorable_until=deleted.restorable_until
     )

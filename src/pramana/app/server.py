@@ -93,7 +93,7 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
 
 
 @use_case("viewer", "here")
-def describe_caller(app: App, user: User) -> CallerView:
+def describe_current_user(app: App, user: User) -> CallerView:
     """Return the current user and role: a viewer reads, an editor also changes data, an admin manages the server."""
     assert user.role is not None  # noqa: S101 - a viewer always has a role
     return CallerView(name=user.name, role=user.role, tokens_required=app.tokens_required)

@@ -74,9 +74,9 @@ class SpendingLimit:
         )
 
 
-class LocalProgram(Struct, frozen=True):
+class LocalProgramSettings(Struct, frozen=True):
     """A program that only this account's user can reach, and that executes runs itself."""
 
     spending_limit: SpendingLimit
-    project_folder: Path | None = None
+    user_code_folder: Path | None = None
     """The folder of the user's code, which may change between runs: its modules are reimported for each run."""

@@ -19,12 +19,12 @@ from pramana.store.submissions import ANONYMOUS, Batch, PassCounts, Status, Subm
 
 MAX_CHART_DAYS = 366
 BADGE_PERIOD_DAYS = 30
-MAX_PROMPTS_FOR_HINT = 1_000
+MAX_PROMPTS_TO_SUGGEST_FROM = 1_000
 """Most prompts of a suite among which a similar one is suggested."""
 _SUITE_HASH_RE = re.compile("sha256:[0-9a-f]{64}")
-Verification = Literal["verified", "unverified"]
+SuiteVerification = Literal["verified", "unverified"]
 """Whether the server has the suite of a result; the output and the score are not checked."""
-KNOWN_SUITE_DESCRIPTION = (
+VERIFICATION_FIELD_DESCRIPTION = (
     "`verified`: of a known suite, which this server has by its hash; `unverified`: of an unknown suite. Outputs and "
     "scores are as they were sent"
 )
@@ -33,7 +33,7 @@ KNOWN_SUITE_DESCRIPTION = (
 class ChartRequest(Struct, frozen=True, kw_only=True):
     """The days and models to chart."""
 
-    verification: Verification = "verified"
+    verification: SuiteVerification = "verified"
     model: str | None = None
     first: date | None = None
     """None: 89 days before the last."""
@@ -48,7 +48,7 @@ class SubmittedView(View, frozen=True, kw_only=True):
 
     id: Annotated[str, Meta(description="ID of the stored result; a duplicate on the same day has the ID of the first")]
     status: Status
-    verification: Annotated[Verification, Meta(description=KNOWN_SUITE_DESCRIPTION)]
+    verification: Annotated[SuiteVerification, Meta(description=VERIFICATION_FIELD_DESCRIPTION)]
     time: str
     batch: str
 
@@ -58,7 +58,7 @@ class BatchResultView(View, frozen=True, kw_only=True):
 
     id: str | None
     status: Literal["accepted", "duplicate", "refused"]
-    verification: Annotated[Verification | None, Meta(description=KNOWN_SUITE_DESCRIPTION)]
+    verification: Annotated[SuiteVerification | None, Meta(description=VERIFICATION_FIELD_DESCRIPTION)]
     reason: Annotated[str | None, Meta(description="Why the result was refused")]
 
 
@@ -94,9 +94,9 @@ class Chart(NamedTuple):
     """A point for each model and day, the range of days, and the total number of models."""
 
     points: list[ChartPointView]
-    first: date
-    last: date
-    model_count: int
+    first_day: date
+    last_day: date
+    total_model_count: int
 
 
 def _allows_anonymous(preferences: Preferences) -> bool:
@@ -163,14 +163,14 @@ def submit_batch(app: App, user: User, batch: Batch) -> BatchSubmittedView:
 
 
 @use_case("viewer")
-def chart(app: App, _: User, wanted: ChartRequest) -> Chart:
+def read_chart(app: App, _: User, wanted: ChartRequest) -> Chart:
     """Return a point for each model and day with submissions, by model and day."""
     last = wanted.last or clock.now().date()
     first = wanted.first or last - min(timedelta(days=89), last - date.min)
     if not 0 <= (last - first).days < MAX_CHART_DAYS:
         raise InvalidInput(f"`from` must not be after `to`, and at most {MAX_CHART_DAYS} days are shown at once")
     points, there = app.store.submissions.read_chart(
-        verified=wanted.verification == "verified",
+        of_known_suites=wanted.verification == "verified",
         first_day=first.isoformat(),
         last_day=last.isoformat(),
         model=wanted.model,
@@ -193,13 +193,13 @@ def chart(app: App, _: User, wanted: ChartRequest) -> Chart:
 
 
 @use_case("viewer", allow_anonymous_when=_allows_anonymous)
-def badge(app: App, _: User, model: str) -> PassCounts:
+def count_badge_passes(app: App, _: User, model: str) -> PassCounts:
     """Return how many scored results of known suites passed in the last 30 days, and how many there were."""
     since = clock.now().date() - timedelta(days=BADGE_PERIOD_DAYS - 1)
     return app.store.submissions.count_passed(model, since.isoformat())
 
 
-def _verification_name(is_known: bool) -> Verification:
+def _verification_name(is_known: bool) -> SuiteVerification:
     return "verified" if is_known else "unverified"
 
 
@@ -223,7 +223,7 @@ def _verify_suites(app: App, batch: Batch) -> list[bool | str]:
             found.append(True)
         else:
             # Only once: comparing a thousand names with the thousands of a suite takes minutes.
-            far = hinted or len(facts.prompt_ids) > MAX_PROMPTS_FOR_HINT
+            far = hinted or len(facts.prompt_ids) > MAX_PROMPTS_TO_SUGGEST_FROM
             hint = "" if far else suggest_similar(each.prompt_id, facts.prompt_ids)
             hinted = True
             found.append(f"the suite {suite} has no prompt {quote_text(each.prompt_id)}{hint}")

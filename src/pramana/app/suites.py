@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from pramana.app import App, User, use_case
 from pramana.app.known_suites import iterate_case_lines
-from pramana.app.views import Listed, PageRequest, View
+from pramana.app.views import ListPage, PageRequest, View
 from pramana.errors import AlreadyExists, InvalidInput
 from pramana.load.manifest import (
     SuiteVersion,
@@ -24,10 +24,10 @@ from pramana.load.manifest import (
     make_no_tier_error,
     make_no_version_error,
 )
-from pramana.store.suites import Tier, Upload
+from pramana.store.suites import Tier, TierUpload
 
 MAX_TIERS = 50
-MAX_TEXT_CHARS = 1_000
+MAX_SEARCH_TEXT_CHARS = 1_000
 _RESERVED_TIER_NAME = "hash"
 """A reserved tier name: its URL is taken by the route of the hashes."""
 
@@ -83,7 +83,7 @@ class TierHashView(View, frozen=True, kw_only=True):
 class CaseFilter(PageRequest, frozen=True, kw_only=True):
     """A page of a tier's cases, in the order of its file."""
 
-    text: Annotated[str, Meta(max_length=MAX_TEXT_CHARS)] = ""
+    text: Annotated[str, Meta(max_length=MAX_SEARCH_TEXT_CHARS)] = ""
     """Text in their id or input, ignoring case."""
 
 
@@ -122,14 +122,14 @@ def read_tier_hash(app: App, _: User, version: str, tier: str) -> TierHashView:
 
 
 @use_case("viewer")
-def list_cases(app: App, _: User, version: str, tier: str, wanted: CaseFilter) -> Listed[dict[str, Any]]:
+def list_cases(app: App, _: User, version: str, tier: str, wanted: CaseFilter) -> ListPage[dict[str, Any]]:
     """Return a page of a tier's cases, with field names as in the file."""
     lines = list(iterate_case_lines(_read_content(app, version, tier)))
     if wanted.text:
         folded = wanted.text.casefold()
         lines = [each for each in lines if _has_text(json.loads(each), folded)]
     page = lines[wanted.offset : wanted.offset + wanted.page_size]
-    return Listed([json.loads(line) for line in page], len(lines))
+    return ListPage([json.loads(line) for line in page], len(lines))
 
 
 @use_case("viewer")
@@ -139,17 +139,19 @@ def read_file(app: App, _: User, version: str, tier: str) -> bytes:
 
 
 @use_case("editor")
-def upload_suite(app: App, _: User, version: str, tiers: Mapping[str, str]) -> UploadedSuite:
+def upload_suite(app: App, _: User, version: str, jsonl_by_tier: Mapping[str, str]) -> UploadedSuite:
     """Store a version, from JSONL text by tier name; an existing name with different content is refused."""
-    app.check_request_size(*tiers.values())
-    if _RESERVED_TIER_NAME in tiers:
+    app.check_request_size(*jsonl_by_tier.values())
+    if _RESERVED_TIER_NAME in jsonl_by_tier:
         raise InvalidInput(f'no tier can be called "{_RESERVED_TIER_NAME}"; choose another name')
-    if len(tiers) > MAX_TIERS:
-        raise InvalidInput(f"a version has at most {MAX_TIERS} tiers, found {len(tiers):,}")
-    uploaded = check_upload(version, tiers)
+    if len(jsonl_by_tier) > MAX_TIERS:
+        raise InvalidInput(f"a version has at most {MAX_TIERS} tiers, found {len(jsonl_by_tier):,}")
+    uploaded = check_upload(version, jsonl_by_tier)
     if not find_version_folder(version):
         stored = {
-            name: Upload(uploaded.content_by_tier[name], str(found.suite_hash), found.case_count, found.tokens_est)
+            name: TierUpload(
+                uploaded.content_by_tier[name], str(found.suite_hash), found.case_count, found.total_tokens_est
+            )
             for name, found in uploaded.files_by_tier.items()
         }
         new = app.store.suites.upload(version, stored)

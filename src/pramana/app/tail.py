@@ -44,11 +44,11 @@ class ProgressView(View, frozen=True, kw_only=True):
     cancel_requested: bool
 
 
-class FinishedView(ProgressView, frozen=True, kw_only=True):
+class RunEndedView(ProgressView, frozen=True, kw_only=True):
     """How a run ended; the last event of a run."""
 
 
-class DeletedView(View, frozen=True):
+class RunDeletedView(View, frozen=True):
     """A run was deleted."""
 
 
@@ -68,7 +68,7 @@ class ChangeView(View, frozen=True, kw_only=True):
     action: str
 
 
-class MissedView(View, frozen=True):
+class MissedChangesView(View, frozen=True):
     """Changes were missed that are no longer kept: reload everything."""
 
     number: int
@@ -79,8 +79,8 @@ class Heartbeat(View, frozen=True):
     """Nothing is new; the stream is still alive."""
 
 
-RunEvent = ResultView | ProgressView | CallsView | DeletedView | Heartbeat
-ChangeEvent = ChangeView | MissedView | Heartbeat
+RunEvent = ResultView | ProgressView | CallsView | RunDeletedView | Heartbeat
+ChangeEvent = ChangeView | MissedChangesView | Heartbeat
 _Event = TypeVar("_Event")
 
 
@@ -133,7 +133,7 @@ class _RunEventBuffer(_EventBuffer[ResultView]):
 class _StoreUpdate:
     states: dict[str, RunState]
     results: dict[str, list[ResultView]]
-    last_stored_numbers: dict[str, int]
+    last_result_number_by_new_run: dict[str, int]
     """Per newly followed run, the number of the last result already stored."""
     changes: list[ChangeView]
 
@@ -172,19 +172,19 @@ class EventTail:
 
     # ── Listening ──
 
-    async def follow_run(self, run_id: str, after_number: int) -> AsyncGenerator[RunEvent]:
+    async def follow_run(self, run_id: str, after_result_number: int) -> AsyncGenerator[RunEvent]:
         """Yield the events of a run after a result number, until the run has ended and every event was sent."""
         topic = self._topics.setdefault(run_id, _RunEventBuffer(last_dropped_number=-1))
         try:
             async with self._register_listener(topic):
-                async for each in self._iterate_run_events(run_id, topic, after_number):
+                async for each in self._iterate_run_events(run_id, topic, after_result_number):
                     yield each
         finally:
             if not topic.listener_count:
                 self._topics.pop(run_id, None)
 
     async def _iterate_run_events(
-        self, run_id: str, topic: _RunEventBuffer, last_number: int
+        self, run_id: str, topic: _RunEventBuffer, last_result_number: int
     ) -> AsyncIterator[RunEvent]:
         shown: RunState | None = None
         shown_calls: Mapping[Stage, int] = {}
@@ -192,14 +192,16 @@ class EventTail:
             state, pulse, all_read = topic.state, topic.news_event, topic.all_read
             calls = self.calls(run_id)
             if state is None:
-                yield DeletedView()
+                yield RunDeletedView()
                 return
-            some = topic.events_after(last_number)
+            some = topic.events_after(last_result_number)
             if some is None:
-                some = _number_results(await asyncio.to_thread(self._read_results_after, state.run_no, last_number))
+                some = _number_results(
+                    await asyncio.to_thread(self._read_results_after, state.run_no, last_result_number)
+                )
                 all_read = all_read and not some
             for seq, each in some:
-                last_number = seq
+                last_result_number = seq
                 yield each
             if state != shown:
                 shown = state
@@ -210,7 +212,7 @@ class EventTail:
             if some:
                 continue
             if all_read:
-                yield FinishedView(**_progress_fields(state))
+                yield RunEndedView(**_progress_fields(state))
                 return
             if not await self._wait_for_news(pulse):
                 yield Heartbeat()
@@ -221,21 +223,22 @@ class EventTail:
             return await asyncio.to_thread(self._store.changes.last_number)
         return None
 
-    async def follow_changes(self, after_number: int | None) -> AsyncGenerator[ChangeEvent]:
+    async def follow_changes(self, after_change_number: int | None) -> AsyncGenerator[ChangeEvent]:
         """Yield every change after a change number; without one, from now on."""
         try:
             async with self._register_listener(self._changes):
                 last = self._changes.last_number
-                if after_number is None:
-                    after_number = last
+                if after_change_number is None:
+                    after_change_number = last
                 elif (
-                    after_number > last or after_number < await asyncio.to_thread(self._store.changes.first_number) - 1
+                    after_change_number > last
+                    or after_change_number < await asyncio.to_thread(self._store.changes.first_number) - 1
                 ):
                     # Another store, or the changes are no longer kept: the client must reload everything.
-                    after_number = last
-                    yield MissedView(last)
+                    after_change_number = last
+                    yield MissedChangesView(last)
                 yield Heartbeat()  # shows the listener that nothing is missed from here on
-                async for each in self._iterate_change_events(after_number):
+                async for each in self._iterate_change_events(after_change_number):
                     yield each
         finally:
             if not self._changes.listener_count:  # the last listener left: the next one starts a new stream
@@ -309,18 +312,18 @@ class EventTail:
                 async with asyncio.timeout(POLL_INTERVAL_S):
                     await self._news.wait()
 
-    def _read_news(self, last_numbers: dict[str, int], last_change_number: int | None) -> _StoreUpdate:
+    def _read_news(self, last_result_number_by_run: dict[str, int], last_change_number: int | None) -> _StoreUpdate:
         """Read what is new; runs in a thread. A head of -1 marks a new topic: listeners read earlier results by number.
 
         The states of runs are read before their results, so every result of a run that had ended by then is found.
         """
-        states = self._store.runs.read_states(last_numbers) if last_numbers else {}
+        states = self._store.runs.read_states(last_result_number_by_run) if last_result_number_by_run else {}
         results, floors = dict[str, list[ResultView]](), dict[str, int]()
         for run_id, state in states.items():
-            if last_numbers[run_id] < 0:
+            if last_result_number_by_run[run_id] < 0:
                 floors[run_id] = self._store.results.find_last_seq(state.run_no)
             else:
-                results[run_id] = self._read_results_after(state.run_no, last_numbers[run_id])
+                results[run_id] = self._read_results_after(state.run_no, last_result_number_by_run[run_id])
         if last_change_number is None:
             told = []
         elif last_change_number < 0:
@@ -332,14 +335,14 @@ class EventTail:
     def _read_results_after(self, run_no: int, last_number: int) -> list[ResultView]:
         return [result_view(*each) for each in self._store.results.list_after(run_no, last_number, RESULTS_PER_READ)]
 
-    def _publish(self, update: _StoreUpdate, last_numbers: dict[str, int]) -> None:
-        for run_id, head in last_numbers.items():
+    def _publish(self, update: _StoreUpdate, last_result_number_by_run: dict[str, int]) -> None:
+        for run_id, head in last_result_number_by_run.items():
             topic = self._topics.get(run_id)
             if topic is None or topic.last_number != head:
                 continue  # no listener is left, or a new one has replaced the topic
             state, some = update.states.get(run_id), update.results.get(run_id, [])
             changed = bool(some) or state != topic.state
-            topic.last_dropped_number = update.last_stored_numbers.get(run_id, topic.last_dropped_number)
+            topic.last_dropped_number = update.last_result_number_by_new_run.get(run_id, topic.last_dropped_number)
             topic.add(_number_results(some))
             topic.state = state
             topic.all_read = state is not None and state.status not in ACTIVE_STATUSES and len(some) < RESULTS_PER_READ
@@ -362,7 +365,7 @@ def _progress_fields(state: RunState) -> dict[str, Any]:
         "stored": state.stored_count,
         "expected": state.expected_count,
         "reason": state.reason,
-        "cancel_requested": state.is_cancelled,
+        "cancel_requested": state.is_cancel_requested,
     }
 
 

@@ -34,7 +34,7 @@ class PageRequest(Struct, frozen=True, kw_only=True):
         return (self.page - 1) * self.page_size
 
 
-class Listed(NamedTuple, Generic[_Item]):
+class ListPage(NamedTuple, Generic[_Item]):
     """One page of a list, and the total number of items."""
 
     items: list[_Item]

@@ -13,7 +13,7 @@ from pramana.analyse.watch import Level
 from pramana.app import App, User, use_case
 from pramana.app.views import View
 from pramana.app.watches import AlertChannelView, DayScoreView, WatchAlertView, WatchDetailView, read_watch
-from pramana.errors import Conflict, Hint, NotFound, quote_text
+from pramana.errors import Hint, NotFound, StateConflict, quote_text
 from pramana.store.watches import DayStatus, Watch, find_today
 from pramana.watch_request import AlertDelivery
 
@@ -87,7 +87,7 @@ def check_now(app: App, _: User, reference: str) -> WatchDetailView:
     """Have the scheduler of this server measure the current day of a watch now, and return the watch as it is."""
     watch = app.store.watches.find(reference)
     if watch.stopped is not None:
-        raise Conflict(f"watch {watch.shown_name} was stopped on {watch.stopped[:10]}")
+        raise StateConflict(f"watch {watch.shown_name} was stopped on {watch.stopped[:10]}")
     day = app.store.watches.find_day(watch, find_today())
     if (day is None or day.status == "measuring") and not app.request_watch_check(watch):
         raise _make_not_measured_error(app, watch)
@@ -99,15 +99,15 @@ def confirm_now(app: App, _: User, reference: str) -> WatchDetailView:
     """Have the scheduler of this server run a confirming batch, which the statistic does not use."""
     watch = app.store.watches.find(reference)
     if watch.stopped is not None:
-        raise Conflict(f"watch {watch.shown_name} was stopped on {watch.stopped[:10]}")
+        raise StateConflict(f"watch {watch.shown_name} was stopped on {watch.stopped[:10]}")
     if not app.request_watch_confirmation(watch):
         raise _make_not_measured_error(app, watch)
     return read_watch(app.store, watch)
 
 
-def _make_not_measured_error(app: App, watch: Watch) -> Conflict:
+def _make_not_measured_error(app: App, watch: Watch) -> StateConflict:
     where = "another process of this server" if app.api_only else "the machine that started it"
-    return Conflict(f"this process does not measure watch {watch.shown_name}; {where} does")
+    return StateConflict(f"this process does not measure watch {watch.shown_name}; {where} does")
 
 
 # ── Alerts ──
@@ -138,7 +138,7 @@ def send_test(app: App, _: User, reference: str) -> SentAlertView:
     """Send an alert that is marked as a test; raises what went wrong."""
     watch = app.store.watches.find(reference)
     if watch.owner == "cli":
-        raise Conflict("alerts of a watch of the command line are tested there: pramana drift test-alert")
+        raise StateConflict("alerts of a watch of the command line are tested there: pramana drift test-alert")
     settings = make_alert_settings(allow_private=app.private_addresses_allowed())
     sent = asyncio.run(send_test_alert(app.store, watch, settings))
     return SentAlertView(id=sent.alert.id, sent_to=sent.channel)

@@ -15,7 +15,7 @@ from pramana.analyse.watch_facts import find_reported_changes, measure_category_
 from pramana.app import App, User, use_case
 from pramana.app.comparison_sides import compare_sides
 from pramana.app.comparisons import comparison_view
-from pramana.app.references import reference_to_run, resolve_sides
+from pramana.app.references import make_run_reference, resolve_sides
 from pramana.app.replies import ReplyPairView
 from pramana.app.views import View
 from pramana.app.watches import WatchDetailView, read_watch
@@ -231,7 +231,7 @@ def _compare_runs(
     if base is None or new is None:
         return None, ()
     try:
-        sides = resolve_sides(reference_to_run(store, base), reference_to_run(store, new), None, None)
+        sides = resolve_sides(make_run_reference(store, base), make_run_reference(store, new), None, None)
         view = comparison_view(compare_sides(*sides, any_suite=True, any_judge=False), examples)
     except PramanaError as error:  # such as two runs that have no case in common
         return str(error), ()

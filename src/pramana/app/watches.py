@@ -30,7 +30,7 @@ from pramana.plan_scoring import refuse_unknown_prices
 from pramana.providers.names import is_voice_agent
 from pramana.providers.prices import Prices
 from pramana.request import Limits
-from pramana.run.accounts import ProviderReach
+from pramana.run.accounts import ProviderAccess
 from pramana.store.store import Store
 from pramana.store.watches import DayStatus, Watch, WatchAlert, WatchDay, WatchPeriod
 from pramana.watch_request import WatchRequest
@@ -184,11 +184,11 @@ class WatchDetailView(WatchView, frozen=True, kw_only=True):
 
 
 def start_watch(
-    store: Store, request: WatchRequest, reach: ProviderReach | None = None, creator: str | None = None
+    store: Store, request: WatchRequest, reach: ProviderAccess | None = None, creator: str | None = None
 ) -> WatchDetailView:
     """Check a request and store its watch; nothing is sent to a model yet."""
     request.check()
-    reach = reach or ProviderReach()
+    reach = reach or ProviderAccess()
     is_local = not reach.is_for_other_users
     plan = planning.make_plan(store, request.run, reach)
     planning.estimate(store, request.run, reach)  # refuses a selection without cases
@@ -207,7 +207,7 @@ def start_watch(
     return read_watch(store, watch)
 
 
-def _refuse_border_prompts(plan: Plan, reach: ProviderReach) -> None:
+def _refuse_border_prompts(plan: Plan, reach: ProviderAccess) -> None:
     """Refuse border prompts where they cannot be sent."""
     if is_voice_agent(plan.targets[0]) or plan.variants != ("text",):
         message = "border prompts are sent as text; leave out answers for a watch of calls"

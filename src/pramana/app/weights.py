@@ -12,7 +12,7 @@ from msgspec import Meta
 from pramana.app import App, User, use_case
 from pramana.app.pulls import Downloads, PullView
 from pramana.app.views import View
-from pramana.embedded.weights import WEIGHTS, find_folder, find_weights
+from pramana.embedded.weights import WEIGHTS, find_folder, find_pinned_weights
 
 PURPOSE_BY_WEIGHTS: Mapping[str, str] = {
     "smollm2-135m": "the model local, and the voice agent local-voice",
@@ -47,13 +47,13 @@ def list_weights(app: App, _: User) -> list[WeightsView]:
 @use_case("editor")
 def pull_weights(app: App, _: User, name: str) -> WeightsView:
     """Start the download of weights, unless one is in progress; return their state."""
-    find_weights(name)
+    find_pinned_weights(name)
     app.downloads.start(name)
     return _weights_view(name, app.downloads)
 
 
 def _weights_view(name: str, pulls: Downloads) -> WeightsView:
-    pin = find_weights(name)
+    pin = find_pinned_weights(name)
     under_way = pulls.status(name)  # read first: a download that ends before the next line is then present
     present = find_folder(name) is not None
     return WeightsView(
@@ -63,7 +63,7 @@ def _weights_view(name: str, pulls: Downloads) -> WeightsView:
         models=MODELS_BY_WEIGHTS.get(name, ()),
         present=present,
         optional=pin.opt_in,
-        download_bytes=pin.archive_size,
+        download_bytes=pin.archive_size_bytes,
         licence=pin.licence,
         remark=pin.remark,
         pull=None if present else under_way,

@@ -14,7 +14,7 @@ from pramana.audio.faults import BadAudio, explain_missing_library
 if TYPE_CHECKING:
     from pramana.audio import conditions
     from pramana.audio.effects import apply_conditions
-    from pramana.audio.files import SoundFile, read_sound, read_wav, write_wav
+    from pramana.audio.files import DecodedSound, read_sound, read_wav, write_wav
     from pramana.audio.pcm import (
         AUDIBLE_DBFS,
         MAX_PROMPT_S,
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
         resample,
     )
 
-CALLER_RATE = 16_000
+CALLER_SAMPLE_RATE = 16_000
 """Samples per second of the caller's sound."""
-RECORDING_RATE = 24_000
+RECORDING_SAMPLE_RATE = 24_000
 """Samples per second of a call's recording."""
 
 _MODULES = {
@@ -44,7 +44,7 @@ _MODULES = {
     "MIN_PROMPT_S": "pcm",
     "SILENT_DBFS": "pcm",
     "Samples": "pcm",
-    "SoundFile": "files",
+    "DecodedSound": "files",
     "active_level_dbfs": "pcm",
     "apply_conditions": "effects",
     "clipped_share": "pcm",
@@ -63,14 +63,14 @@ _MODULES = {
 
 __all__ = [
     "AUDIBLE_DBFS",
-    "CALLER_RATE",
+    "CALLER_SAMPLE_RATE",
     "MAX_PROMPT_S",
     "MIN_PROMPT_S",
-    "RECORDING_RATE",
+    "RECORDING_SAMPLE_RATE",
     "SILENT_DBFS",
     "BadAudio",
+    "DecodedSound",
     "Samples",
-    "SoundFile",
     "active_level_dbfs",
     "apply_conditions",
     "clipped_share",

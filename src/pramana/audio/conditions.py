@@ -39,7 +39,7 @@ class Conditions:
 
     def __str__(self) -> str:
         said = []
-        for name, part in CONDITIONS_BY_NAME.items():
+        for name, part in NUMBER_RULE_BY_CONDITION.items():
             value = getattr(self, name)
             if part is None:
                 said += [name] if value else []
@@ -61,7 +61,7 @@ class NumberRule(NamedTuple):
     example: str
 
 
-CONDITIONS_BY_NAME: dict[str, NumberRule | None] = {
+NUMBER_RULE_BY_CONDITION: dict[str, NumberRule | None] = {
     "reverb": NumberRule("s", 0.1, 3, "reverb=0.4s"),
     "noise": NumberRule("dB", -20, 40, "noise=10dB"),
     "gain": NumberRule("dB", -60, 40, "gain=-12dB"),
@@ -81,14 +81,14 @@ def parse_conditions(text: str) -> Conditions:
     found: dict[str, float | bool | str] = {}
     for part in text.split(","):
         name, _, value = (each.strip().lower() for each in part.partition("="))
-        if name not in CONDITIONS_BY_NAME:
+        if name not in NUMBER_RULE_BY_CONDITION:
             raise InvalidInput(
-                f"condition {quote_text(part.strip())} is not known{suggest_similar(name, CONDITIONS_BY_NAME)}; "
+                f"condition {quote_text(part.strip())} is not known{suggest_similar(name, NUMBER_RULE_BY_CONDITION)}; "
                 f"{_ALLOWED_CONDITIONS}"
             )
         if name in found:
             raise InvalidInput(f'condition "{name}" appears twice in {quote_text(text)}; remove one')
-        rule = CONDITIONS_BY_NAME[name]
+        rule = NUMBER_RULE_BY_CONDITION[name]
         if rule is None:
             if "=" in part:
                 raise InvalidInput(f'condition {quote_text(part.strip())} takes no value: write "{name}"')

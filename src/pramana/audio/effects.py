@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pramana.audio.conditions import CONDITIONS_VERSION, Conditions
 from pramana.audio.faults import BadAudio
 from pramana.audio.noises import RandomNumbers, Signal, make_babble, make_music, make_street_noise, rms
-from pramana.audio.pcm import FULL_SCALE, Samples, active_level_dbfs, decode, encode, from_float, resample
+from pramana.audio.pcm import FULL_SCALE, Samples, active_level_dbfs, decode, encode, resample, round_to_samples
 
 SAMPLE_RATE = 16_000
 PACKET_S = 0.02
@@ -33,20 +33,20 @@ def apply_conditions(conditions: Conditions, samples: Samples, seed: int) -> Sam
 
     signal = samples.astype(np.float64)
     if conditions.reverb is not None:
-        signal = _limit_level(_add_reverb(signal, conditions.reverb, make_dice("reverb")))
+        signal = _scale_below_peak(_add_reverb(signal, conditions.reverb, make_dice("reverb")))
     if conditions.noise is not None:
         kind = conditions.noise_kind
-        speech_db = active_level_dbfs(from_float(signal), SAMPLE_RATE)
+        speech_db = active_level_dbfs(round_to_samples(signal), SAMPLE_RATE)
         wanted = FULL_SCALE * float(10 ** ((speech_db - conditions.noise) / 20))
         noise = _NOISE_MAKERS[kind](len(signal), SAMPLE_RATE, make_dice(f"noise {kind}"))
-        signal = _limit_level(signal + noise * (wanted / rms(noise)))
+        signal = _scale_below_peak(signal + noise * (wanted / rms(noise)))
     if conditions.gain is not None:
         signal = _apply_gain(signal, conditions.gain)
     if conditions.phone:
         signal = _apply_phone(signal)
     if conditions.loss is not None:
         signal = _drop_packets(signal, conditions.loss / 100, make_dice("loss"))
-    return from_float(signal)
+    return round_to_samples(signal)
 
 
 def _add_reverb(signal: Signal, seconds: float, dice: RandomNumbers) -> Signal:
@@ -81,7 +81,10 @@ def _apply_phone(signal: Signal) -> Signal:
     curve = _make_ramp(hertz, low - 100, low) * (1 - _make_ramp(hertz, high, high + 300))
     band = np.fft.irfft(np.fft.rfft(signal, apart) * curve, apart)[: len(signal)]
     line = decode(
-        "mulaw", encode("mulaw", resample(from_float(_limit_level(band, 0.9 * _PEAK_LEVEL)), SAMPLE_RATE, PHONE_RATE))
+        "mulaw",
+        encode(
+            "mulaw", resample(round_to_samples(_scale_below_peak(band, 0.9 * _PEAK_LEVEL)), SAMPLE_RATE, PHONE_RATE)
+        ),
     )
     heard = resample(line, PHONE_RATE, SAMPLE_RATE)[: len(signal)].astype(np.float64)
     return np.pad(heard, (0, len(signal) - len(heard)))
@@ -102,7 +105,7 @@ def _drop_packets(signal: Signal, share: float, dice: RandomNumbers) -> Signal:
     return heard
 
 
-def _limit_level(signal: Signal, maximum: float = _PEAK_LEVEL) -> Signal:
+def _scale_below_peak(signal: Signal, maximum: float = _PEAK_LEVEL) -> Signal:
     peak = float(np.max(np.abs(signal)))
     return signal * (maximum / peak) if peak > maximum else signal
 

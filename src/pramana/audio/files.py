@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pramana.audio.faults import BadAudio, explain_missing_library
-from pramana.audio.pcm import FULL_SCALE, HIGHEST_RATE, LOWEST_RATE, MAX_PROMPT_S, Samples, from_float
+from pramana.audio.pcm import FULL_SCALE, HIGHEST_RATE, LOWEST_RATE, MAX_PROMPT_S, Samples, round_to_samples
 
 if TYPE_CHECKING:
     import soundfile  # type: ignore[import-untyped]
@@ -27,7 +27,7 @@ _FORMATS_TEXT = "WAV, FLAC, OGG or MP3"
 
 
 @dataclass(frozen=True, slots=True)
-class SoundFile:
+class DecodedSound:
     """One channel of 16-bit samples, and the sample rate."""
 
     samples: Samples
@@ -38,7 +38,7 @@ class SoundFile:
         return len(self.samples) / self.rate
 
 
-def read_sound(data: bytes) -> SoundFile:
+def read_sound(data: bytes) -> DecodedSound:
     """Return the sound of a file, with its channels mixed into one."""
     _check_file_complete(data)
     with explain_missing_library("reading a sound file"):
@@ -79,7 +79,7 @@ def read_wav(data: bytes) -> tuple[Samples, int]:
     return (samples if channels == 1 else samples.reshape(-1, channels)), rate
 
 
-def _decode_sound(file: "soundfile.SoundFile") -> SoundFile:
+def _decode_sound(file: "soundfile.DecodedSound") -> DecodedSound:
     rate, channels = int(file.samplerate), int(file.channels)
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
         raise BadAudio(f"the audio has {rate} samples per second, outside {LOWEST_RATE} to {HIGHEST_RATE}")
@@ -94,7 +94,7 @@ def _decode_sound(file: "soundfile.SoundFile") -> SoundFile:
     while len(block := file.read(_BLOCK_FRAMES, dtype="float64", always_2d=True)):
         if not np.isfinite(block).all():
             raise BadAudio("the audio contains samples that are not numbers (NaN or infinite)")
-        blocks.append(from_float(block.mean(axis=1) * FULL_SCALE))
+        blocks.append(round_to_samples(block.mean(axis=1) * FULL_SCALE))
         frames += len(block)
         if frames > longest:
             raise BadAudio(f"the audio is longer than {MAX_PROMPT_S:.0f} s")
@@ -104,7 +104,7 @@ def _decode_sound(file: "soundfile.SoundFile") -> SoundFile:
         )
     if not frames:
         raise BadAudio("the audio contains no samples")
-    return SoundFile(np.concatenate(blocks), rate)
+    return DecodedSound(np.concatenate(blocks), rate)
 
 
 # ── Checks before decoding ──

@@ -104,7 +104,7 @@ def _power_to_dbfs(power: float) -> float:
     return max(QUIETEST_DBFS, 10 * float(np.log10(max(power, 1e-9) / FULL_SCALE**2)))
 
 
-def from_float(signal: NDArray[np.floating]) -> Samples:
+def round_to_samples(signal: NDArray[np.floating]) -> Samples:
     """Return a signal, in units of 16-bit samples, rounded and clipped to their range."""
     held: Samples = np.clip(np.rint(signal), -FULL_SCALE, FULL_SCALE - 1).astype(np.int16)
     return held
@@ -180,4 +180,6 @@ def resample(samples: Samples, source_rate: int, target_rate: int) -> Samples:
         return samples.astype(np.int16)
     with explain_missing_library("another sample rate"):
         import soxr  # type: ignore[import-untyped]
-    return from_float(soxr.resample(samples.astype(np.float32), source_rate, target_rate, quality=_RESAMPLING_QUALITY))
+    return round_to_samples(
+        soxr.resample(samples.astype(np.float32), source_rate, target_rate, quality=_RESAMPLING_QUALITY)
+    )

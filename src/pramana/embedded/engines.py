@@ -66,30 +66,32 @@ class EngineInfo(Struct, frozen=True, order=True):
     """The model's name for display, without `;` or `|`."""
     weights: str
     """The beginning of the weights' digest, or their package: `sha256:b179c952…`, `whisper-models==1.0`."""
-    processor: tuple[str, ...] = ()
+    processor_features: tuple[str, ...] = ()
     """Processor features in use, in alphabetical order; empty: not recorded."""
     threads: int = 0
     """0: not recorded."""
 
     def __str__(self) -> str:
         line = f"{self.name} {self.version}; {self.model} {self.weights}"
-        return f"{line}; {' '.join(self.processor)}; {self._threads_label}" if self.is_complete else line
+        return f"{line}; {' '.join(self.processor_features)}; {self._threads_label}" if self.is_complete else line
 
     @property
     def is_complete(self) -> bool:
         """Return whether processor and threads were recorded."""
-        return bool(self.processor and self.threads)
+        return bool(self.processor_features and self.threads)
 
     @property
     def short_label(self) -> str:
         """Return engine, version, instruction set and threads."""
-        widest = next((each for each in _FEATURES_BY_WIDTH if each in self.processor), " ".join(self.processor))
+        widest = next(
+            (each for each in _FEATURES_BY_WIDTH if each in self.processor_features), " ".join(self.processor_features)
+        )
         return self._format_label(_FEATURE_LABELS.get(widest, widest))
 
     @property
     def full_label(self) -> str:
         """Return the short label with the weights and every feature, to tell similar engines apart."""
-        return f"{self._format_label(' '.join(self.processor))}, weights {self.weights}"
+        return f"{self._format_label(' '.join(self.processor_features))}, weights {self.weights}"
 
     def as_data(self) -> dict[str, Any]:
         """Return the engine as plain data; values not recorded are None."""
@@ -98,7 +100,7 @@ class EngineInfo(Struct, frozen=True, order=True):
             "version": self.version,
             "model": self.model,
             "weights": self.weights,
-            "processor": list(self.processor) or None,
+            "processor": list(self.processor_features) or None,
             "threads": self.threads or None,
             "label": self.short_label,
         }

@@ -24,7 +24,7 @@ from pramana.replies import encode_raw_response
 
 NAME = "SmolLM2-135M-Instruct"
 WEIGHTS_NAME = "smollm2-135m"
-SYSTEM_PROMPT = "You are a helpful assistant."
+DEFAULT_SYSTEM_PROMPT = "You are a helpful assistant."
 CONTEXT_TOKENS = 2048
 """Maximum tokens of a prompt and its reply together."""
 MAX_REPLY_TOKENS = 256
@@ -126,7 +126,7 @@ class Engine:
             "xllamacpp",
             xllamacpp.__version__,
             _WEIGHTS_FILE.removesuffix(".gguf").replace(".", " "),
-            f"sha256:{weights.find_weights(WEIGHTS_NAME).files[_WEIGHTS_FILE].sha256[:8]}…",
+            f"sha256:{weights.find_pinned_weights(WEIGHTS_NAME).files[_WEIGHTS_FILE].sha256[:8]}…",
             parse_llama_features(xllamacpp.get_system_info()),
             self.threads,
         )
@@ -152,7 +152,7 @@ def get_engine(threads: int = 1) -> Engine:
 def _make_request_body(turns: Sequence[Turn], parameters: Mapping[str, Any]) -> dict[str, Any]:
     messages = [{"role": turn.role, "content": turn.text} for turn in turns]
     if not any(turn.role == "system" for turn in turns):
-        messages.insert(0, {"role": "system", "content": SYSTEM_PROMPT})
+        messages.insert(0, {"role": "system", "content": DEFAULT_SYSTEM_PROMPT})
     for turn in turns:
         if any("\ud800" <= character <= "\udfff" for character in turn.text):
             raise Rejected(
@@ -220,7 +220,7 @@ class _ReplyStream:
             raise BrokenReply("cancelled before the reply was complete")
         if self._finish is None:
             raise BrokenReply(f"{NAME} stopped in the middle of its reply")
-        pinned = weights.find_weights(WEIGHTS_NAME)
+        pinned = weights.find_pinned_weights(WEIGHTS_NAME)
         sha256 = pinned.files[_WEIGHTS_FILE].sha256
         usage = self._last.get("usage", {})
         text = "".join(self._parts)
@@ -245,7 +245,7 @@ class _ReplyStream:
                     "usage": usage,
                     "timings": self._last.get("timings"),
                     "runtime": f"{engine.name} {engine.version}",
-                    "processor": list(engine.processor),
+                    "processor": list(engine.processor_features),
                     "threads": engine.threads,
                     "weights": {
                         "package": f"{pinned.project} {pinned.version}",

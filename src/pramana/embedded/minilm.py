@@ -39,7 +39,7 @@ _BATCH_SIZE = 32
 @lru_cache(maxsize=1)
 def engine_info() -> EngineInfo:
     """Return what texts are embedded with, without loading it."""
-    sha256 = weights.find_weights(WEIGHTS_NAME).files["model/model.safetensors"].sha256
+    sha256 = weights.find_pinned_weights(WEIGHTS_NAME).files["model/model.safetensors"].sha256
     return EngineInfo("numpy", package_version("numpy"), NAME, f"sha256:{sha256[:8]}…", processor_features(), threads=1)
 
 

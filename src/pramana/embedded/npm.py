@@ -37,13 +37,13 @@ def is_npm_available() -> bool:
     return shutil.which("npm") is not None
 
 
-def fetch_archive(package: str, folder: Path, max_bytes: int, report_bytes: Callable[[int], None]) -> Path:
+def fetch_archive(package_and_version: str, folder: Path, max_bytes: int, report_bytes: Callable[[int], None]) -> Path:
     """Fetch the archive of `name@version` into an empty folder, and return its path.
 
     Blocks until npm ends. The folder also holds npm's cache, whose size is reported as progress; it may grow to
     `max_bytes` bytes. An exception raised by `report_bytes` ends npm.
     """
-    command = [shutil.which("npm") or "npm", "pack", package, "--pack-destination", str(folder)]
+    command = [shutil.which("npm") or "npm", "pack", package_and_version, "--pack-destination", str(folder)]
     command += ["--cache", str(folder / "cache"), "--prefix", str(folder), "--ignore-scripts"]
     command += ["--no-update-notifier", "--loglevel", "error"]
     said = folder / "said.txt"

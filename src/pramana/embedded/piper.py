@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pramana.audio import CALLER_RATE
+from pramana.audio import CALLER_SAMPLE_RATE
 from pramana.audio.faults import explain_missing_library
 from pramana.embedded import weights
 from pramana.embedded.engines import open_onnx_session
@@ -56,7 +56,7 @@ def speak(text: str, language: str, speaker: int = 0) -> "Samples":
         import numpy as np
 
         from pramana import audio
-        from pramana.audio.pcm import FULL_SCALE, from_float
+        from pramana.audio.pcm import FULL_SCALE, round_to_samples
 
     if language.strip().lower().replace("_", "-").partition("-")[0] not in LANGUAGES:
         raise CannotSpeak(f"{NAME} speaks English only, and the case is in {quote_text(language)}")
@@ -75,8 +75,8 @@ def speak(text: str, language: str, speaker: int = 0) -> "Samples":
         if sum(map(len, spoken)) > audio.MAX_PROMPT_S * voice.rate:
             raise CannotSpeak("the text is too long: its speech would exceed the limit for a prompt")
     whole = np.concatenate(spoken)
-    loudest = from_float(whole * ((FULL_SCALE - 1) / max(float(np.abs(whole).max()), 1e-6)))
-    return normalise_level(_trim_reverb_tail(audio.resample(loudest, voice.rate, CALLER_RATE)))
+    loudest = round_to_samples(whole * ((FULL_SCALE - 1) / max(float(np.abs(whole).max()), 1e-6)))
+    return normalise_level(_trim_reverb_tail(audio.resample(loudest, voice.rate, CALLER_SAMPLE_RATE)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +132,17 @@ def _trim_reverb_tail(samples: "Samples") -> "Samples":
     import numpy as np
 
     from pramana import audio
-    from pramana.audio.pcm import FULL_SCALE, from_float
+    from pramana.audio.pcm import FULL_SCALE, round_to_samples
 
-    frame, fade = CALLER_RATE // 100, int(FADE_S * CALLER_RATE)
-    quiet = FULL_SCALE * 10 ** ((audio.active_level_dbfs(samples, CALLER_RATE) - ROOM_BELOW_DB) / 20)
+    frame, fade = CALLER_SAMPLE_RATE // 100, int(FADE_S * CALLER_SAMPLE_RATE)
+    quiet = FULL_SCALE * 10 ** ((audio.active_level_dbfs(samples, CALLER_SAMPLE_RATE) - ROOM_BELOW_DB) / 20)
     whole = samples[: len(samples) // frame * frame].reshape(-1, frame)
     loud = np.flatnonzero(np.mean(np.square(whole, dtype=np.float64), axis=1) >= quiet**2)
     if not loud.size:
         return samples
     last = (int(loud[-1]) + 1) * frame
     ending = samples[last : last + fade]
-    return np.concatenate((samples[:last], from_float(ending * np.linspace(1, 0, len(ending)))))
+    return np.concatenate((samples[:last], round_to_samples(ending * np.linspace(1, 0, len(ending)))))
 
 
 def _split_phonemes(clauses: Iterable[Clause]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from pramana.audio import CALLER_RATE, BadAudio
+from pramana.audio import CALLER_SAMPLE_RATE, BadAudio
 from pramana.embedded.ears import make_mel_filters
 from pramana.embedded.engines import find_package_folder, open_onnx_session
 
@@ -24,7 +24,7 @@ WINDOW_S = 9.01
 MAX_WINDOWS = 3
 """Spread evenly over the sound; the published method starts one every second. Each takes a quarter of a second to
 rate."""
-_WINDOW_SAMPLES = int(WINDOW_S * CALLER_RATE)
+_WINDOW_SAMPLES = int(WINDOW_S * CALLER_SAMPLE_RATE)
 _FRAME, _STEP, _BANDS = 321, 160, 120
 _OVERALL_POLYNOMIAL = (-0.06766283, 1.11546468, 0.04602535)
 _SIGNAL_POLYNOMIAL = (-0.08397278, 1.22083953, 0.0052439)
@@ -55,9 +55,9 @@ def estimate_quality(samples: "Samples") -> Quality:
     signal = samples.astype(np.float32) / np.float32(32768)
     while len(signal) < _WINDOW_SAMPLES:
         signal = np.concatenate((signal, signal))
-    last = max(0, int(len(signal) // CALLER_RATE - WINDOW_S))
+    last = max(0, int(len(signal) // CALLER_SAMPLE_RATE - WINDOW_S))
     begins = sorted({round(at) for at in np.linspace(0, last, min(last + 1, MAX_WINDOWS))})
-    heard = np.mean([_estimate_window(signal[at * CALLER_RATE :][:_WINDOW_SAMPLES]) for at in begins], axis=0)
+    heard = np.mean([_estimate_window(signal[at * CALLER_SAMPLE_RATE :][:_WINDOW_SAMPLES]) for at in begins], axis=0)
     return Quality(*(round(float(each), 4) for each in heard))
 
 

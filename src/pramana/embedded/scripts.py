@@ -23,7 +23,7 @@ class Voice:
     """A voice of espeak-ng: the file that defines it, and the scripts it reads."""
 
     espeak_file: str
-    scripts: tuple[str, ...]
+    writing_systems: tuple[str, ...]
 
 
 def find_voice(language: str) -> Voice:
@@ -53,16 +53,18 @@ def prepare_text(text: str, language: str) -> str:
     for each in plain:
         category = unicodedata.category(each)
         if category in {"Cc", "Cs", "Co", "Cn"}:
-            raise CannotSpeak(f"the text contains {_script_from_name(each)}, which is not a character of any language")
+            raise CannotSpeak(
+                f"the text contains {_describe_character(each)}, which is not a character of any language"
+            )
         if (category == "So" and each >= "\u2300") or "\U0001f3fb" <= each <= "\U0001f3ff":
-            raise CannotSpeak(f"the text contains a symbol, {_script_from_name(each)}, which cannot be spoken")
+            raise CannotSpeak(f"the text contains a symbol, {_describe_character(each)}, which cannot be spoken")
         if category[0] not in "LMN":
             continue
-        script = find_script(each)
-        if script is not None and script not in voice.scripts:
+        script = find_writing_system(each)
+        if script is not None and script not in voice.writing_systems:
             raise CannotSpeak(
-                f'the voice for "{language}" reads {" and ".join(voice.scripts)} script, and the text contains '
-                f"{script}, {_script_from_name(each)}, which this voice cannot read"
+                f'the voice for "{language}" reads {" and ".join(voice.writing_systems)} script, and the text contains '
+                f"{script}, {_describe_character(each)}, which this voice cannot read"
             )
         says_something = says_something or category[0] != "M"
     if not says_something:
@@ -71,10 +73,10 @@ def prepare_text(text: str, language: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def find_script(character: str) -> str | None:
+def find_writing_system(character: str) -> str | None:
     """Return the script of a letter, mark or digit; None if all scripts share it.
 
-    >>> find_script("й"), find_script("々"), find_script("7")
+    >>> find_writing_system("й"), find_writing_system("々"), find_writing_system("7")
     ('Cyrillic', 'Han', None)
     """
     first = unicodedata.name(character, "UNKNOWN").partition(" ")[0].partition("-")[0]
@@ -104,7 +106,7 @@ def _normalise_character(character: str) -> str:
     return " " if character.isspace() else character
 
 
-def _script_from_name(character: str) -> str:
+def _describe_character(character: str) -> str:
     name = unicodedata.name(character, "")
     return f'"{character}" ({name})' if name else f"U+{ord(character):04X}"
 
@@ -116,7 +118,7 @@ UNSUPPORTED_LANGUAGES = {
 }
 """Languages that espeak-ng lists but cannot speak."""
 
-_LANGUAGES_BY_SCRIPT: dict[tuple[str, ...], dict[str, str]] = {
+_VOICE_FILES_BY_SCRIPTS: dict[tuple[str, ...], dict[str, str]] = {
     ("Latin",): {
         "af": "gmw/af",
         "az": "trk/az",
@@ -220,6 +222,6 @@ _LANGUAGES_BY_SCRIPT: dict[tuple[str, ...], dict[str, str]] = {
     },
 }
 VOICE_BY_LANGUAGE = {
-    code: Voice(file, scripts) for scripts, files in _LANGUAGES_BY_SCRIPT.items() for code, file in files.items()
+    code: Voice(file, scripts) for scripts, files in _VOICE_FILES_BY_SCRIPTS.items() for code, file in files.items()
 }
 """By language code: Norwegian is spoken as Bokmål, Chinese as Mandarin, English and Portuguese as most speakers do."""

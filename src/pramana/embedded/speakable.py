@@ -7,7 +7,7 @@ makes no sound and sends no requests.
 import re
 import unicodedata
 
-MAX_BLOCK_WORDS = 24
+MAX_REPEATED_BLOCK_WORDS = 24
 """Words of the longest repeated block that is detected."""
 _CODE_FENCE_RE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
 _LINK_RE = re.compile(r"!?\[([^\[\]\n]{0,500})\]\([^()\s]{0,2000}\)")
@@ -98,7 +98,7 @@ def _find_repetition_start(text: str) -> int | None:
     words = [re.sub(r"\W", "", each[0].casefold()) or each[0] for each in found]
     seen: dict[tuple[str, ...], list[int]] = {}
     for end in range(1, len(words) + 1):
-        for size in range(1, min(MAX_BLOCK_WORDS, end // 2) + 1):
+        for size in range(1, min(MAX_REPEATED_BLOCK_WORDS, end // 2) + 1):
             times = 5 if size == 1 else 4 if size == 2 else 3 if size < 6 else 2
             if end >= size * times and _is_repeated_block(words, end, size, times):
                 return found[end - size * times + size].start()

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pramana.audio import CALLER_RATE
+from pramana.audio import CALLER_SAMPLE_RATE
 from pramana.audio.faults import explain_missing_library
 from pramana.embedded.scripts import CannotSpeak, Voice, find_voice, prepare_text
 from pramana.errors import EngineMissing
@@ -60,13 +60,13 @@ def speak(text: str, language: str) -> "Samples":
     plain, voice = prepare_text(text, language), find_voice(language)
     with _library_lock, _load_library() as library:
         rate = _initialise_voice(library, voice)
-        if "Latin" not in voice.scripts:
+        if "Latin" not in voice.writing_systems:
             _refuse_unknown_letters(library, plain, language)
         spoken = _synthesise(library, plain, int(rate * audio.MAX_PROMPT_S))
         _check_status("ending", library.espeak_Terminate())
     if not spoken:
         raise CannotSpeak("the text contains nothing that can be spoken")
-    return normalise_level(audio.resample(audio.decode("pcm", spoken), rate, CALLER_RATE))
+    return normalise_level(audio.resample(audio.decode("pcm", spoken), rate, CALLER_SAMPLE_RATE))
 
 
 def to_phonemes(text: str, language: str) -> list[Clause]:
@@ -75,7 +75,7 @@ def to_phonemes(text: str, language: str) -> list[Clause]:
     with _library_lock, _load_library() as library:
         _initialise_voice(library, voice)
         read = list(_read_clauses(library, plain))
-        if "Latin" not in voice.scripts:
+        if "Latin" not in voice.writing_systems:
             _refuse_unknown_letters(library, plain, language)
         _check_status("ending", library.espeak_Terminate())
     return [Clause(_LANGUAGE_SWITCH_RE.sub("", said).strip(), _find_closing_mark(written)) for said, written in read]
@@ -84,11 +84,11 @@ def to_phonemes(text: str, language: str) -> list[Clause]:
 def normalise_level(samples: "Samples") -> "Samples":
     """Return speech at the level of every voice, or as close as its loudest sample allows."""
     from pramana import audio
-    from pramana.audio.pcm import FULL_SCALE, from_float
+    from pramana.audio.pcm import FULL_SCALE, round_to_samples
 
-    louder = 10 ** ((SPEECH_LEVEL_DBFS - audio.active_level_dbfs(samples, CALLER_RATE)) / 20)
+    louder = 10 ** ((SPEECH_LEVEL_DBFS - audio.active_level_dbfs(samples, CALLER_SAMPLE_RATE)) / 20)
     peak = int(abs(samples.astype("int32")).max())
-    return from_float(samples * min(louder, (FULL_SCALE - 1) / max(peak, 1)))
+    return round_to_samples(samples * min(louder, (FULL_SCALE - 1) / max(peak, 1)))
 
 
 @contextmanager

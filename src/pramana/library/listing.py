@@ -67,16 +67,18 @@ class RunList(list[RunRecord]):
         return "\n".join([*map(str, self), *more]) or "No runs yet."
 
 
-def list_runs(store: "Store", limit: int, model: str | None, suite: str | None, name: str | None) -> RunList:
+def list_runs(
+    store: "Store", limit: int, model: str | None, suite_prefix: str | None, run_name_part: str | None
+) -> RunList:
     """Return the newest runs of a store."""
     if type(limit) is not int or not 0 <= limit < MAX_LISTED:
         raise InvalidInput(f"limit: expected a whole number from 0, found {describe_value(limit)}")
-    texts: dict[str, Any] = {"model": model, "suite": suite, "name": name}
+    texts: dict[str, Any] = {"model": model, "suite": suite_prefix, "name": run_name_part}
     for argument, value in texts.items():
         if not isinstance(value, str | None) or len(value or "") > MAX_NAME_CHARS:
             expected = f"text of at most {MAX_NAME_CHARS} characters"
             raise InvalidInput(f"{argument}: expected {expected}, found {describe_value(value)}")
-    found, total = store.runs.read_page(limit=limit, model=model, suite=suite, name=name)
+    found, total = store.runs.read_page(limit=limit, model=model, suite=suite_prefix, name=run_name_part)
     counts = (each.outcome_counts if each else {} for each in store.history.count_run_outcomes(found))
     records = (
         RunRecord(

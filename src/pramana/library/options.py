@@ -109,7 +109,7 @@ def make_unexpected_option_error(function: str, name: str) -> TypeError:
 
 # ── Errors ──
 
-_SELF_EXPLANATORY_ERRORS = (InvalidInput, NotFound, WeightsMissing)
+_ERRORS_NEEDING_NO_TRACEBACK = (InvalidInput, NotFound, WeightsMissing)
 """Errors whose message says where they come from, even if a user's file raised them."""
 
 
@@ -121,7 +121,7 @@ def reword_for_python(error: PramanaError) -> PramanaError:
     if isinstance(error, InvalidInput):
         error = error.with_paths(_argument_name)
     error.hints = PYTHON_HINTS
-    if settings.is_debugging() or (not isinstance(error, _SELF_EXPLANATORY_ERRORS) and has_user_frames(error)):
+    if settings.is_debugging() or (not isinstance(error, _ERRORS_NEEDING_NO_TRACEBACK) and has_user_frames(error)):
         return error
     error.__cause__ = None
     return error.with_traceback(None)

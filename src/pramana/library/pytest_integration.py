@@ -16,8 +16,8 @@ from pramana import settings
 from pramana.errors import Hint, InvalidInput, NotFound, PramanaError
 from pramana.library import Report, evaluate, make_case_fields, read_selection
 from pramana.library.options import Cases, reword_for_python
-from pramana.load import CaseSources, is_library_path, path_exists
-from pramana.planning import choose_stored_cases, is_store_path
+from pramana.load import CaseSources, is_built_in_scenario_path, path_exists
+from pramana.planning import is_store_path, iterate_cases_at_paths
 from pramana.request import Selection, check_struct_values
 from pramana.store import open_store
 
@@ -120,7 +120,7 @@ def _read_cases_from_paths(paths: Sequence[Path], selection: Selection) -> list[
     if not any(map(is_store_path, paths)):
         return list(CaseSources.from_files(paths, selection).iterate_cases())
     with closing(open_store(settings.database_url())) as store:
-        return list(choose_stored_cases(store, paths, selection))
+        return list(iterate_cases_at_paths(store, paths, selection))
 
 
 # ── Paths ──
@@ -142,7 +142,7 @@ def _resolve_paths(cases: Cases, folder: Path | None) -> Cases:
 def _add_searched_folders(error: PramanaError, cases: Cases, folder: Path | None) -> None:
     given = cases if isinstance(cases, list | tuple) else [cases]
     named = [each for each in given if isinstance(each, str | Path)]
-    paths = [Path(each) for each in named if not is_library_path(each) and not is_store_path(each)]
+    paths = [Path(each) for each in named if not is_built_in_scenario_path(each) and not is_store_path(each)]
     here = Path.cwd()
     if isinstance(error, NotFound) and folder not in (None, here) and not all(map(path_exists, paths)):
         error.add_note(f"looked for in {here}, then in {folder}")

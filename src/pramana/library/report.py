@@ -387,10 +387,10 @@ def current_store_url() -> str:
     return make_url_absolute(settings.database_url())
 
 
-def find_store_url(source: object) -> str:
+def find_store_url(report_or_run: object) -> str:
     """Return the URL of the store that a report comes from; for anything else, that of the environment's store."""
-    if isinstance(source, Report):
-        return source._store_url  # noqa: SLF001 - private, because the URL may contain a password
+    if isinstance(report_or_run, Report):
+        return report_or_run._store_url  # noqa: SLF001 - private, because the URL may contain a password
     return current_store_url()
 
 

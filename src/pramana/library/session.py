@@ -21,12 +21,12 @@ from pramana.library.options import reword_for_python
 from pramana.library.report import Report, current_store_url, make_report
 from pramana.model import Run
 from pramana.providers.accounts import PassedFunctions
-from pramana.report.progress import show_progress
+from pramana.report.progress import make_progress_display
 from pramana.report.resuming import format_resume_call
 from pramana.request import Limits
-from pramana.run.accounts import ProviderReach
+from pramana.run.accounts import ProviderAccess
 from pramana.run.asking import ReplyCache
-from pramana.run.engine import INTERRUPTED, ResultWindow, Stop
+from pramana.run.engine import INTERRUPTED_BY_USER_REASON, ResultWindow, Stop
 from pramana.score.scorers import Scorer
 from pramana.store import open_store
 
@@ -52,12 +52,12 @@ class PlannedRun(NamedTuple):
     limits: Limits
 
 
-class Session:
+class RunSession:
     """One run, from the request to the report."""
 
     def __init__(
         self,
-        find: "Callable[[Store, ProviderReach], PlannedRun]",
+        find: "Callable[[Store, ProviderAccess], PlannedRun]",
         functions: Mapping[str, Callable[..., Any]],
         loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop,
         *,
@@ -82,12 +82,12 @@ class Session:
         self._window: ResultWindow | None = None
         self._store: Store
         self._limits: Limits
-        self._reach: ProviderReach
+        self._reach: ProviderAccess
 
     @asynccontextmanager
     async def open_run(self) -> AsyncIterator[Run]:
         """Open the store and find the run."""
-        self._reach = ProviderReach(passed_functions=PassedFunctions(self._functions, self._scorers, self.loop()))
+        self._reach = ProviderAccess(passed_functions=PassedFunctions(self._functions, self._scorers, self.loop()))
         self._store = store = await asyncio.to_thread(open_store, self.store_url)
         try:
             found, self._limits = await asyncio.to_thread(self._find, store, self._reach)
@@ -101,7 +101,7 @@ class Session:
         """Execute the run and return its report."""
         async with self.open_run() as found:
             counts = self._store.results.count_outcomes(found.id) if found.stored else None
-            with show_progress(found, counts, progress, runs_in_other_thread=refresher is not None) as shown:
+            with make_progress_display(found, counts, progress, runs_in_other_thread=refresher is not None) as shown:
                 if refresher:
                     refresher.refresh = shown.refresh
                 return await self._execute(found, shown)
@@ -159,7 +159,7 @@ def _resume_hint(run: Run) -> str:
     return f"{kept}; resume with {format_resume_call(run)}"
 
 
-def find_run(store: "Store", run_id: str) -> Run:
+def find_run_to_resume(store: "Store", run_id: str) -> Run:
     """Return a run to resume; if a stream of it was left and is still ending, wait for its end."""
     if ending := _ending_streams.get(store.runs.find(run_id).id):
         wait((ending,), LEFT_STREAM_TIMEOUT_S)
@@ -176,13 +176,13 @@ class _ProgressRefresher:
         self.refresh: Callable[..., None] = lambda **_: None
 
 
-def run_blocking(session: Session, progress: bool | None) -> Report:
+def run_blocking(session: RunSession, progress: bool | None) -> Report:
     """Execute a session in a separate thread and wait for it.
 
     Any exception in the waiting thread ends the run: Ctrl-C, but also the exception of a signal handler or of a test's
     timeout. No run continues in the background.
     """
-    if _runs_in_functions_loop():
+    if _is_in_functions_loop():
         raise InvalidInput(
             "a coroutine function cannot call pramana.evaluate or pramana.resume: it would block the event loop that "
             "all coroutine functions share; await pramana.evaluate_async(...) or pramana.resume_async(...) instead"
@@ -195,7 +195,7 @@ def run_blocking(session: Session, progress: bool | None) -> Report:
     except BaseException as error:
         if _was_raised_by_run(done, error):
             raise
-        session.stop(INTERRUPTED)
+        session.stop(INTERRUPTED_BY_USER_REASON)
         if done.cancel():  # it has not started, and now never will
             raise
         try:
@@ -299,7 +299,7 @@ def _keep_loop_running(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_forever()
 
 
-def _runs_in_functions_loop() -> bool:
+def _is_in_functions_loop() -> bool:
     try:
         running = asyncio.get_running_loop()
     except RuntimeError:
@@ -320,7 +320,7 @@ class Stream:
     You can cancel waiting for a result of a stream (`asyncio.wait_for`) without losing the result.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: RunSession) -> None:
         self._session = session
         self._done: Future[Report] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -23,8 +23,8 @@ from pramana.library.report import current_store_url
 from pramana.library.session import get_functions_loop
 from pramana.providers.accounts import PassedFunctions
 from pramana.report.watches import render_report
-from pramana.run.accounts import ProviderReach
-from pramana.run.engine import INTERRUPTED, Stop
+from pramana.run.accounts import ProviderAccess
+from pramana.run.engine import INTERRUPTED_BY_USER_REASON, Stop
 from pramana.store import open_store
 from pramana.watch_request import BASELINE_DAYS, AlertDelivery, WatchRequest
 from pramana.watching import measure_day
@@ -107,12 +107,12 @@ class Watch:
         with closing(open_store(self._store_url)) as store, ThreadPoolExecutor(1, "pramana-watch") as pool:
             watch = store.watches.read(self.id)
             passed = PassedFunctions(self._functions, self._scorers, get_functions_loop())
-            reach = ProviderReach(passed_functions=passed)
+            reach = ProviderAccess(passed_functions=passed)
             measured = pool.submit(lambda: asyncio.run(measure_day(store, watch, stop=stop, reach=reach)))
             try:
                 error = measured.result().error
             except KeyboardInterrupt:
-                stop(INTERRUPTED)
+                stop(INTERRUPTED_BY_USER_REASON)
                 raise
             self._view = read_watch(store, watch)
             if error is not None:
@@ -188,7 +188,7 @@ def watch(
         note=note,
     )
     url = current_store_url()
-    reach = ProviderReach(passed_functions=PassedFunctions(stated.functions, stated.scorers))
+    reach = ProviderAccess(passed_functions=PassedFunctions(stated.functions, stated.scorers))
     with closing(open_store(url)) as store:
         return Watch(start_watch(store, request, reach), url, stated.functions, stated.scorers)
 

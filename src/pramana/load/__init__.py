@@ -32,14 +32,14 @@ from pramana.load.manifest import find_version, find_version_folder, make_no_tie
 from pramana.load.problems import MAX_ERRORS, Problems
 from pramana.load.scenario import read_bounded_file, read_scenarios
 from pramana.load.suite import check_suite, read_cases
-from pramana.model import Case, Source
+from pramana.model import Case, SourceLocation
 from pramana.request import Selection
 
 if TYPE_CHECKING:
     from pramana.model import PublicCase
 
 CASE_FILE_EXTENSIONS = (".jsonl", ".yaml", ".yml")
-LIBRARY_FOLDER = Path(__file__).parent.parent / "scenarios"
+BUILT_IN_SCENARIOS_FOLDER = Path(__file__).parent.parent / "scenarios"
 MAX_SHOWN_PATH_LENGTH = 1_000
 LIBRARY_PREFIX = "library:"
 """The name of the built-in scenarios in a request; `library:multilingual` for one folder of them."""
@@ -79,7 +79,7 @@ def validate(
         try:
             if is_suite_path(path):
                 suite = check_suite(path, report.problems)
-                report.test_cases += suite.valid_count
+                report.test_cases += suite.valid_case_count
                 if suite.suite_hash:
                     report.hashes[str(path)] = suite.suite_hash
             else:
@@ -90,7 +90,7 @@ def validate(
                 located = read_scenarios(data, report.problems, str(path))
                 report.scenarios += len(located)
                 text = data.decode("utf-8-sig") if located else ""
-                for warning in lint_scenarios(located, path, text, first_seen, lint=lint):
+                for warning in lint_scenarios(located, path, text, first_seen, check_style=lint):
                     report.problems.add(warning)
         except OSError as error:
             report.problems.add(Problem(f"cannot be read: {error.strerror}", file=str(path)))
@@ -108,7 +108,7 @@ def path_exists(path: str | Path) -> bool:
         return False
 
 
-def parse_path(typed_path: str | Path) -> Path:
+def parse_case_path(typed_path: str | Path) -> Path:
     """Return a path of cases; refuse a prompt that was given in its place."""
     looks_like_prompt = isinstance(typed_path, str) and (" " in typed_path.strip() or "\n" in typed_path)
     if (
@@ -162,11 +162,15 @@ def _expand_library_path(path: Path) -> Path:
     if f"{begins}{colon}" != LIBRARY_PREFIX:
         return path
     known = {
-        each.relative_to(LIBRARY_FOLDER).with_suffix("").as_posix(): each
-        for each in sorted(LIBRARY_FOLDER.rglob("*.yaml"))
+        each.relative_to(BUILT_IN_SCENARIOS_FOLDER).with_suffix("").as_posix(): each
+        for each in sorted(BUILT_IN_SCENARIOS_FOLDER.rglob("*.yaml"))
     }
-    known |= {each.name: each for each in LIBRARY_FOLDER.iterdir() if each.is_dir() and not each.name.startswith("_")}
-    found = known.get(part.removesuffix(".yaml").strip("/")) if part else LIBRARY_FOLDER
+    known |= {
+        each.name: each
+        for each in BUILT_IN_SCENARIOS_FOLDER.iterdir()
+        if each.is_dir() and not each.name.startswith("_")
+    }
+    found = known.get(part.removesuffix(".yaml").strip("/")) if part else BUILT_IN_SCENARIOS_FOLDER
     if found is None:
         names = ", ".join(name for name in known if "/" not in name)
         raise NotFound(
@@ -175,7 +179,7 @@ def _expand_library_path(path: Path) -> Path:
     return found
 
 
-def is_library_path(path: str | Path) -> bool:
+def is_built_in_scenario_path(path: str | Path) -> bool:
     """Return whether a path names built-in scenarios: `library:` or `library:multilingual`."""
     return str(path).startswith(LIBRARY_PREFIX)
 
@@ -217,10 +221,10 @@ def cases_of(path: str | Path) -> "Iterator[PublicCase]":
     located = read_scenarios(read_bounded_file(file), problems, str(file))
     problems.raise_errors()
     for each in located:
-        case = each.scenario.to_case(Source(str(file), each.line))
+        case = each.scenario.to_case(SourceLocation(str(file), each.line))
         # Recordings are relative to this file, even if the run is resumed in another folder.
         recorded = case.prompt_audio_url or any(line.audio_url for line in case.script)
-        placed = replace(case, source=Source(str(file.absolute()), each.line)) if recorded else case
+        placed = replace(case, source=SourceLocation(str(file.absolute()), each.line)) if recorded else case
         yield cast("PublicCase", placed)
 
 
@@ -302,7 +306,7 @@ class CaseSources:
 
 
 __all__ = [
-    "LIBRARY_FOLDER",
+    "BUILT_IN_SCENARIOS_FOLDER",
     "CaseSources",
     "ValidationReport",
     "cases_of",

@@ -137,7 +137,7 @@ class _DescriptionReader(Reader):
         return self._read_scalar(str if isinstance(node, ScalarNode) else union_types[0], node, path, position)
 
     def _read_choice(self, choices: tuple[str, ...], node: Node, path: str, position: TextPosition) -> Any:
-        value = self.document.typed_text(node) if isinstance(node, ScalarNode) else None
+        value = self.document.get_text_as_typed(node) if isinstance(node, ScalarNode) else None
         if value in choices:
             return value
         near = suggest_similar(value, choices) if value else ""
@@ -169,7 +169,7 @@ class _DescriptionReader(Reader):
     def _read_scalar(self, scalar_type: type, node: Node, path: str, position: TextPosition) -> Any:
         expected = {str: "text", int: "a whole number", bool: "true or false"}[scalar_type]
         if isinstance(node, ScalarNode) and not is_null_node(node):
-            text = self.document.typed_text(node)
+            text = self.document.get_text_as_typed(node)
             if scalar_type is str:
                 return text
             if type(value := self._parse_scalar(node)) is scalar_type:
@@ -209,7 +209,7 @@ class _DescriptionReader(Reader):
 
     def _parse_scalar(self, node: ScalarNode) -> Any:
         """Return a scalar as YAML 1.2 reads it; quoted scalars are text, and so is what JSON cannot represent."""
-        text = self.document.typed_text(node)
+        text = self.document.get_text_as_typed(node)
         if node.style:
             return text
         if is_null_node(node):

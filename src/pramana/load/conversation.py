@@ -21,7 +21,7 @@ from pramana.load.suite import Finding, StatedAssertion, TestCase, _check_across
 from pramana.model import Expected, Line
 
 MAX_TURNS = 100
-MAX_ASSERTIONS = 100
+MAX_ASSERTIONS_PER_TURN = 100
 """Per turn."""
 MAX_BARGE_IN_S = 60
 
@@ -170,7 +170,9 @@ def _check_conditions(value: str) -> str:
         raise make_error(str(error)) from None
 
 
-Assertions = Annotated[tuple[Asserted, ...], _make_list_validator("assert", "assertion", MAX_ASSERTIONS)] | None
+Assertions = (
+    Annotated[tuple[Asserted, ...], _make_list_validator("assert", "assertion", MAX_ASSERTIONS_PER_TURN)] | None
+)
 ReferenceText = Annotated[str, AfterValidator(_check_reference), BeforeValidator(check_text)] | None
 RecordingAddress = Annotated[str, AfterValidator(check_audio_url), BeforeValidator(check_text)] | None
 ConditionsText = Annotated[str, AfterValidator(_check_conditions), BeforeValidator(check_text)] | None
@@ -210,9 +212,9 @@ class ScriptedTurn(BaseModel):
 Turns = Annotated[tuple[ScriptedTurn, ...], _make_list_validator("turns", "turn", MAX_TURNS)] | None
 
 
-def to_expected(checks: tuple[Asserted, ...] | None) -> tuple[Expected, ...]:
+def to_expected(assertions: tuple[Asserted, ...] | None) -> tuple[Expected, ...]:
     """Return the assertions of one turn in the type of the other stages."""
-    return tuple(each.to_expected() for each in checks or ())
+    return tuple(each.to_expected() for each in assertions or ())
 
 
 # ── Keys: known names and their alternative spellings ──
@@ -241,7 +243,7 @@ TURN_KEYS = _map_keys_to_fields(ScriptedTurn)
 ASSERTION_KEYS = _map_keys_to_fields(Asserted)
 KEYS_BY_NESTED_FIELD = {"turns": TURN_KEYS, "assert": ASSERTION_KEYS}
 """Fields that hold mappings, and their keys."""
-MAX_ITEMS_BY_FIELD = {"turns": MAX_TURNS, "assert": MAX_ASSERTIONS}
+MAX_ITEMS_BY_FIELD = {"turns": MAX_TURNS, "assert": MAX_ASSERTIONS_PER_TURN}
 _MISPLACED_KEY_HINTS = {
     **{name: "assert" for name, field in ASSERTION_KEYS.items() if field != "type"},
     **{name: "turns" for name, field in TURN_KEYS.items() if field not in KEYS_BY_NESTED_FIELD},
@@ -370,10 +372,10 @@ def parse_literal(text: str) -> Any:
     return value
 
 
-def looks_like_number(value: str) -> bool:
+def needs_quotes_as_number(value: str) -> bool:
     """Return whether a text is a number to Pramana but not to YAML 1.1, which the YAML writer follows: it needs quotes.
 
-    >>> looks_like_number("1e3"), looks_like_number("1.0"), looks_like_number("one")
+    >>> needs_quotes_as_number("1e3"), needs_quotes_as_number("1.0"), needs_quotes_as_number("one")
     (True, False, False)
     """
     number = _NUMBER_RE.fullmatch(value)

@@ -13,18 +13,18 @@ from pramana.load.yaml12 import split_lines
 _MEANINGLESS_WORDS = (
     "my|test|tests|scenario|example|sample|case|foo|bar|baz|demo|new|temp|tmp|untitled|prompt|item|thing|x"
 )
-_VAGUE_RE = re.compile(rf"(?:{_MEANINGLESS_WORDS}|\d|-)+|.{{1,2}}")
+_VAGUE_ID_RE = re.compile(rf"(?:{_MEANINGLESS_WORDS}|\d|-)+|.{{1,2}}")
 
 
 def lint_scenarios(
-    scenarios: Sequence[LocatedScenario], file: Path, text: str, places_by_id: dict[str, str], *, lint: bool
+    scenarios: Sequence[LocatedScenario], file: Path, text: str, places_by_id: dict[str, str], *, check_style: bool
 ) -> Iterator[Problem]:
     """Yield every warning at its key; `places_by_id` has the place of each ID in earlier files."""
     for each, field, message in _find_missing_recordings(scenarios, file.parent):
         yield each.make_problem(message, field, "warning")
     lines = split_lines(text)
     for each, field, message in chain(
-        _find_style_problems(scenarios) if lint else (), _find_repeated_ids(scenarios, places_by_id)
+        _find_style_problems(scenarios) if check_style else (), _find_repeated_ids(scenarios, places_by_id)
     ):
         problem = each.make_problem(message, field, "warning")
         yield attach_source(problem, lines[problem.line - 1])
@@ -59,7 +59,7 @@ def _find_style_problems(scenarios: Sequence[LocatedScenario]) -> Iterator[tuple
     styles: dict[bool, str] = {}
     for located in scenarios:
         scenario = located.scenario
-        if _VAGUE_RE.fullmatch(scenario.id):
+        if _VAGUE_ID_RE.fullmatch(scenario.id):
             better = "name what the scenario tests, domain first, such as billing-refund-duplicate"
             yield located, "id", f"{describe_value(scenario.id)} does not describe the scenario; {better}"
         if len(scenario.expected_outcome.split()) < 2:

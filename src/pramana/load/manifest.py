@@ -22,7 +22,7 @@ from pramana import clock, settings
 from pramana.errors import AlreadyExists, HashMismatch, InvalidInput, NotFound, Problem, quote_text, suggest_similar
 from pramana.hash import hash_suite
 from pramana.load.problems import Problems, describe_value
-from pramana.load.suite import Category, SuiteFile, check_suite
+from pramana.load.suite import Category, SuiteFileSummary, check_suite
 from pramana.plugins import assertion_types
 
 BUILT_IN_SUITES_FOLDER = Path(__file__).parent.parent / "suites"
@@ -30,7 +30,7 @@ MANIFEST_FILE_NAME = "manifest.toml"
 ABANDONED_AFTER_S = 3600
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_PROBLEMS = 100
-_DELETE_ESCAPE = "\\u007f"  # the one control character that JSON leaves unescaped and TOML refuses
+_DEL_CHARACTER_ESCAPE = "\\u007f"  # the one control character that JSON leaves unescaped and TOML refuses
 _NAME_RE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -86,7 +86,7 @@ def iterate_versions(problems: list[Problem] | None = None) -> Iterator[SuiteVer
         for folder in sorted(root.iterdir()) if root.is_dir() else ():
             if (folder / MANIFEST_FILE_NAME).is_file() and not folder.name.startswith("."):
                 try:
-                    yield _open_by_folder_name(folder)
+                    yield _open_correctly_named_version(folder)
                 except InvalidInput as error:
                     if problems is not None:
                         problems.extend(error.problems)
@@ -97,7 +97,7 @@ def find_version(name: str) -> SuiteVersion:
     folder = find_version_folder(name)
     if folder is None:
         raise make_no_version_error(name)
-    return _open_by_folder_name(folder)
+    return _open_correctly_named_version(folder)
 
 
 def find_version_folder(name: str) -> Path | None:
@@ -140,7 +140,7 @@ def open_version(folder: Path) -> SuiteVersion:
     return SuiteVersion(folder, _read_manifest(text, path), is_built_in=folder.parent == BUILT_IN_SUITES_FOLDER)
 
 
-def _open_by_folder_name(folder: Path) -> SuiteVersion:
+def _open_correctly_named_version(folder: Path) -> SuiteVersion:
     """Read a version in a folder; the name in its manifest must be the folder's."""
     version = open_version(folder)
     if version.manifest.version != folder.name:
@@ -220,7 +220,7 @@ def verify_version(version: SuiteVersion, max_errors: int) -> Iterator[TierVerif
                 problems.add(Problem(message, file=str(path)))
         for what, stated, actual in (
             ("test_count", tier.test_count, suite.case_count),
-            ("estimated_tokens", tier.estimated_tokens, suite.tokens_est),
+            ("estimated_tokens", tier.estimated_tokens, suite.total_tokens_est),
         ):
             if suite.suite_hash and stated != actual:
                 problems.add(Problem(f"the manifest says {what} = {stated}, found {actual}", file=str(path)))
@@ -303,26 +303,26 @@ def publish_version(
 class CheckedUpload:
     """Uploaded tiers that are valid."""
 
-    files_by_tier: Mapping[str, SuiteFile]
+    files_by_tier: Mapping[str, SuiteFileSummary]
     content_by_tier: Mapping[str, bytes]
 
 
-def check_upload(version: str, tiers: Mapping[str, str]) -> CheckedUpload:
+def check_upload(version: str, jsonl_by_tier: Mapping[str, str]) -> CheckedUpload:
     """Check the tiers of a version uploaded as JSONL text; raise `InvalidInput` with every problem.
 
     A problem names the tier as its file, so that the sender finds the place.
     """
-    names = [version, *tiers]
+    names = [version, *jsonl_by_tier]
     bad = next((each for each in names if not _NAME_RE.fullmatch(each)), None)
     if bad is not None:  # not a truth test: the invalid name may be empty
         raise InvalidInput(
             "versions and tiers are letters, digits, dots, hyphens and underscores, such as v1.1 and cheap; found "
             f"{describe_value(bad)}"
         )
-    if not tiers:
+    if not jsonl_by_tier:
         raise InvalidInput("a version needs at least one tier; send tiers, each with a name and its JSONL text")
     problems = Problems()
-    content = {name: text.encode("utf-8", "surrogatepass") for name, text in tiers.items()}
+    content = {name: text.encode("utf-8", "surrogatepass") for name, text in jsonl_by_tier.items()}
     checked = {name: check_suite(f"{name}.jsonl", problems, data) for name, data in content.items()}
     problems.raise_errors()
     return CheckedUpload(checked, content)
@@ -337,7 +337,7 @@ def _sync_to_disk(path: Path) -> None:
 
 
 def _format_manifest(
-    version: str, tiers: Mapping[str, SuiteFile], use_cases: Mapping[str, str], costs_usd: Mapping[str, float]
+    version: str, tiers: Mapping[str, SuiteFileSummary], use_cases: Mapping[str, str], costs_usd: Mapping[str, float]
 ) -> str:
     def in_order(names: set[str], order: Sequence[str]) -> str:
         return json.dumps(sorted(names, key=order.index))  # a list of strings is the same in JSON and TOML
@@ -352,8 +352,10 @@ def _format_manifest(
         lines += ["", f"[tiers.{key}]", f"file = {json.dumps(name + '.jsonl')}", f"test_count = {suite.case_count}"]
         if name in costs_usd:
             lines += [f"estimated_cost_usd = {float(costs_usd[name])!r}"]
-        lines += [f"estimated_tokens = {suite.tokens_est}"]
+        lines += [f"estimated_tokens = {suite.total_tokens_est}"]
         if name in use_cases:
-            lines += [f"use_case = {json.dumps(use_cases[name], ensure_ascii=False).replace(chr(127), _DELETE_ESCAPE)}"]
+            lines += [
+                f"use_case = {json.dumps(use_cases[name], ensure_ascii=False).replace(chr(127), _DEL_CHARACTER_ESCAPE)}"
+            ]
         lines += [f"hash = {json.dumps(suite.suite_hash)}"]
     return "\n".join(lines) + "\n"

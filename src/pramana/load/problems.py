@@ -52,14 +52,14 @@ class Problems:
         return self.errors + self.warnings - len(self.kept)
 
 
-def attach_source(problem: Problem, text: str) -> Problem:
+def attach_source(problem: Problem, line_text: str) -> Problem:
     """Return the problem with the part of its line around the column, and the caret's position in that part."""
     caret = max(problem.column, 1)
-    start = max(0, caret - 1 - EXCERPT_LENGTH // 2) if len(text) > EXCERPT_LENGTH else 0
-    shown = text[start : start + EXCERPT_LENGTH]
+    start = max(0, caret - 1 - EXCERPT_LENGTH // 2) if len(line_text) > EXCERPT_LENGTH else 0
+    shown = line_text[start : start + EXCERPT_LENGTH]
     if start:
         shown, caret = "…" + shown, caret - start + 1
-    if start + EXCERPT_LENGTH < len(text):
+    if start + EXCERPT_LENGTH < len(line_text):
         shown += "…"
     return replace(problem, source=shown, caret=caret)
 

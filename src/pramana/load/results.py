@@ -77,7 +77,7 @@ class ModelResults:
         return all(each.case_digest for each in self.results)
 
 
-def find_mismatched_hashes(block: ModelResults) -> list[str]:
+def find_ids_with_wrong_hash(block: ModelResults) -> list[str]:
     """Return the IDs of the results whose `result_hash` does not match their output."""
     if not block.model_id:
         return []
@@ -102,7 +102,7 @@ def read_results(path: str | PathLike[str]) -> list[ModelResults]:
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}") from None
     try:
-        value = jsonl.parse_rfc8259(text, finite=True)
+        value = jsonl.parse_rfc8259(text, refuse_infinite=True)
     except jsonl.BadLine as bad:
         raise InvalidInput.from_problems([_make_problem_at(file, text, bad.column, bad.message, bad.path)]) from None
     reader = _ResultsReader()
@@ -172,7 +172,9 @@ class _ResultsReader:
         if len(self.findings) < MAX_PROBLEMS:
             self.findings.append((path, message))
 
-    def get_field(self, record: dict[str, Any], path: jsonl.JsonPath, kind: str, default: Any = _REQUIRED) -> Any:
+    def get_field(
+        self, record: dict[str, Any], path: jsonl.JsonPath, type_phrase: str, default: Any = _REQUIRED
+    ) -> Any:
         """Return a field of the right type; without a default it is required, with one it may be missing or null."""
         name = path[-1]
         value = record.get(str(name))
@@ -180,8 +182,10 @@ class _ResultsReader:
             return default
         if str(name) not in record:
             self.add_problem(path, f"{name} is required")
-        elif not isinstance(value, _TYPES_BY_KIND[kind]) or (isinstance(value, bool) and kind != "true or false"):
-            self.add_problem(path, f"{name} must be {kind}, found {describe_value(value)}")
+        elif not isinstance(value, _TYPES_BY_KIND[type_phrase]) or (
+            isinstance(value, bool) and type_phrase != "true or false"
+        ):
+            self.add_problem(path, f"{name} must be {type_phrase}, found {describe_value(value)}")
         else:
             return value
         return None

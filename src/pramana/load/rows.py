@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec.structs import replace
 
 from pramana import model
-from pramana.assertions import assertion_type, find_missing_fields, parse_assertion
+from pramana.assertions import find_assertion_type, find_missing_fields, parse_assertion
 from pramana.errors import InvalidInput, PramanaError, Problem, describe_value, suggest_similar
 from pramana.jsonl import to_canonical_json
-from pramana.load.scenario import check_scenario
+from pramana.load.scenario import parse_scenario_or_errors
 from pramana.model import Assertion, Facets, Role, Turn
 
 Messages = Sequence[Mapping[str, str]]
@@ -221,7 +221,7 @@ def _row_to_case(row: Any) -> model.Case:
     if not isinstance(row, Mapping):
         raise InvalidInput(f"expected a pramana.Case or a dictionary, found {type(row).__name__}")
     if "prompt" in row:
-        scenario, found = check_scenario(dict(row))
+        scenario, found = parse_scenario_or_errors(dict(row))
         if scenario is None:
             raise InvalidInput.from_problems([Problem(message, path) for path, message in found])
         return scenario.to_case()
@@ -248,16 +248,18 @@ def _row_to_case(row: Any) -> model.Case:
     return make_case(**row)
 
 
-def _parse_turns(given: Any) -> tuple[Turn, ...]:
-    if isinstance(given, str):
-        if not given.strip():
+def _parse_turns(prompt_or_messages: Any) -> tuple[Turn, ...]:
+    if isinstance(prompt_or_messages, str):
+        if not prompt_or_messages.strip():
             raise _make_field_error("input", "must not be empty")
-        return (Turn("user", given),)
-    if not isinstance(given, Sequence) or not given or isinstance(given, bytes):
-        raise _make_field_error("input", f"must be text or a list of messages, found {type(given).__name__}")
+        return (Turn("user", prompt_or_messages),)
+    if not isinstance(prompt_or_messages, Sequence) or not prompt_or_messages or isinstance(prompt_or_messages, bytes):
+        raise _make_field_error(
+            "input", f"must be text or a list of messages, found {type(prompt_or_messages).__name__}"
+        )
     turns = []
     role: Any
-    for number, message in enumerate(given):
+    for number, message in enumerate(prompt_or_messages):
         role, content = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else (None, None)
         if role not in get_args(Role) or not isinstance(content, str) or not content.strip():
             expected = f'{{"role": {" or ".join(get_args(Role))}, "content": text}}'
@@ -268,21 +270,27 @@ def _parse_turns(given: Any) -> tuple[Turn, ...]:
     return tuple(turns)
 
 
-def _parse_texts(given: Any, field: str) -> tuple[str, ...]:
-    if type(given) is int:  # a data frame column of numeric answers
-        given = str(given)
-    if isinstance(given, Mapping):
-        raise _make_field_error(field, f"must be text or a list of texts, found {describe_value(given)}")
-    if isinstance(given, set | frozenset):  # a set's order differs between processes, and the case's ID would too
+def _parse_texts(text_or_texts: Any, field: str) -> tuple[str, ...]:
+    if type(text_or_texts) is int:  # a data frame column of numeric answers
+        text_or_texts = str(text_or_texts)
+    if isinstance(text_or_texts, Mapping):
+        raise _make_field_error(field, f"must be text or a list of texts, found {describe_value(text_or_texts)}")
+    if isinstance(
+        text_or_texts, set | frozenset
+    ):  # a set's order differs between processes, and the case's ID would too
         raise _make_field_error(
             field, f"must be text or a list of texts, found a set, which has no order; pass sorted({field})"
         )
     texts = (
-        (given,) if isinstance(given, str) else tuple(given or ()) if isinstance(given, Iterable | None) else (given,)
+        (text_or_texts,)
+        if isinstance(text_or_texts, str)
+        else tuple(text_or_texts or ())
+        if isinstance(text_or_texts, Iterable | None)
+        else (text_or_texts,)
     )
     if not all(isinstance(each, str) and each.strip() for each in texts):
-        hint = ": write the number as text" if isinstance(given, float) else ""
-        raise _make_field_error(field, f"must be text or a list of texts, found {describe_value(given)}{hint}")
+        hint = ": write the number as text" if isinstance(text_or_texts, float) else ""
+        raise _make_field_error(field, f"must be text or a list of texts, found {describe_value(text_or_texts)}{hint}")
     return texts
 
 
@@ -291,7 +299,7 @@ def _make_assertion(check: Any, ideals: tuple[str, ...]) -> Assertion | None:
         return Assertion("contains" if len(ideals) == 1 else "contains_any", case_sensitive=False) if ideals else None
     try:
         stated = parse_assertion({"type": check} if isinstance(check, str) else check)
-        kind = assertion_type(stated.type)
+        kind = find_assertion_type(stated.type)
         missing = [message for _, message in find_missing_fields(kind, stated, ideals)]
         flaw = None if missing else kind.flaw(stated, ideals)
     except PramanaError as error:

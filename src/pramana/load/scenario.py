@@ -43,8 +43,8 @@ from pramana.load.conversation import (
     describe_unknown_key,
     is_encodable,
     list_file_keys,
-    looks_like_number,
     make_error,
+    needs_quotes_as_number,
     parse_literal,
     to_expected,
 )
@@ -61,7 +61,7 @@ from pramana.load.yaml12 import (
     find_unsupported_tag,
     is_null_node,
 )
-from pramana.model import Case, Difficulty, Facets, Line, Source, Turn
+from pramana.model import Case, Difficulty, Facets, Line, SourceLocation, Turn
 
 ScenarioType = Literal["task-completion", "information-retrieval", "conversation-flow"]
 
@@ -167,7 +167,7 @@ class Scenario(BaseModel):
         ConditionsText, Field(description="Sound effects on the caller's speech, such as noise=10dB,phone")
     ] = None
 
-    def to_case(self, source: Source | None = None) -> Case:
+    def to_case(self, source: SourceLocation | None = None) -> Case:
         """Return the case that a run sends."""
         return Case(
             id=self.id,
@@ -198,17 +198,17 @@ DOCUMENT_FIELDS = ("version", "name", "description", "scenarios")
 _FIELD_BY_KEY = {**{field: field for field in list_file_keys(Scenario)}, **FIELD_BY_CAMEL_CASE_KEY}
 
 
-def check_scenario(values: Mapping[str, Any]) -> tuple[Scenario | None, list[tuple[str, str]]]:
+def parse_scenario_or_errors(values: Mapping[str, Any]) -> tuple[Scenario | None, list[tuple[str, str]]]:
     """Check the fields of one scenario, from a file or a request; return the scenario, or its errors by key.
 
-    >>> check_scenario({"id": "a-b", "expectedOutcome": "x", "prompt": "p", "type": "task-completion"})[1]
+    >>> parse_scenario_or_errors({"id": "a-b", "expectedOutcome": "x", "prompt": "p", "type": "task-completion"})[1]
     [('name', 'name is required')]
     """
-    scenario, findings = examine_scenario(values)
+    scenario, findings = parse_scenario_with_findings(values)
     return scenario, [(format_path(each.path), each.message) for each in findings if each.severity == "error"]
 
 
-def examine_scenario(values: Mapping[str, Any]) -> tuple[Scenario | None, list[Finding]]:
+def parse_scenario_with_findings(values: Mapping[str, Any]) -> tuple[Scenario | None, list[Finding]]:
     """Return the scenario (None if there is an error), with all errors and warnings."""
     reading = ScenarioFieldsReader(_FIELD_BY_KEY)
     scenario: Scenario | None = None
@@ -228,7 +228,7 @@ class LocatedScenario:
     """A valid scenario and its position."""
 
     scenario: Scenario
-    document_path: str
+    path_in_document: str
     line: int
     key_nodes: Mapping[str, ScalarNode]
     file: str = ""
@@ -243,7 +243,7 @@ class LocatedScenario:
 
     def make_problem(self, message: str, field: str = "id", severity: Severity = "error") -> Problem:
         """Return a problem with a field, at its key."""
-        place, path = self.find_field_position(field), f"{self.document_path}.{field}".removeprefix(".")
+        place, path = self.find_field_position(field), f"{self.path_in_document}.{field}".removeprefix(".")
         return Problem(message, path, place.line, place.column, self.file, severity=severity)
 
 
@@ -293,7 +293,7 @@ class _ScenariosReader(Reader):
         try:
             root = self.parse_root("a scenario, or a list under scenarios")
             if isinstance(root, MappingNode):
-                return self.read_many(root)
+                return self.read_root_mapping(root)
             if root is not None:
                 self.add_problem(
                     "yaml",
@@ -304,8 +304,12 @@ class _ScenariosReader(Reader):
             self.add_problem("yaml", bad.message, bad.at)
         return []
 
-    def read_many(self, root: MappingNode) -> list[LocatedScenario]:
-        keys = [(self.document.typed_text(key), key, value) for key, value in root.value if isinstance(key, ScalarNode)]
+    def read_root_mapping(self, root: MappingNode) -> list[LocatedScenario]:
+        keys = [
+            (self.document.get_text_as_typed(key), key, value)
+            for key, value in root.value
+            if isinstance(key, ScalarNode)
+        ]
         lists = [value for name, _, value in keys if name == "scenarios"]
         if not lists:
             for name, key, value in keys:  # `scenario:` over a list is a typo, not a scenario without fields
@@ -348,7 +352,7 @@ class _ScenariosReader(Reader):
         prefix = f"{path}." if path else ""
         keys: dict[str, ScalarNode] = {}
         values = self.read_fields(node, prefix, _FIELD_BY_KEY, keys)
-        scenario, findings = examine_scenario(values)
+        scenario, findings = parse_scenario_with_findings(values)
         for each in findings:
             self.add_problem(
                 f"{prefix}{format_path(each.path)}", each.message, self.find_position(node, each.path), each.severity
@@ -381,9 +385,9 @@ class _ScenariosReader(Reader):
             if field is not None and field in KEYS_BY_NESTED_FIELD:
                 values[name] = self.read_nested(path, key, value, field)
             elif field == "schema" or field in NON_TEXT_FIELDS:
-                values[name] = self.read_plain(path, key, value)
+                values[name] = self.read_json_value(path, key, value)
             else:
-                values[name] = self.read_value(path, key, value)
+                values[name] = self.read_text_value(path, key, value)
         return values
 
     def read_nested(self, path: str, key: Node, node: Node, field: str) -> Any:
@@ -392,7 +396,7 @@ class _ScenariosReader(Reader):
         def one(path: str, key: Node, node: Node) -> Any:
             if isinstance(node, MappingNode) and not find_unsupported_tag(node):
                 return self.read_fields(node, f"{path}.", KEYS_BY_NESTED_FIELD[field], {})
-            return self.read_value(path, key, node)
+            return self.read_text_value(path, key, node)
 
         if (
             isinstance(node, SequenceNode)
@@ -402,7 +406,7 @@ class _ScenariosReader(Reader):
             return [one(f"{path}[{index}]", each, each) for index, each in enumerate(node.value)]
         return one(path, key, node)
 
-    def read_plain(self, path: str, key: Node, node: Node) -> Any:
+    def read_json_value(self, path: str, key: Node, node: Node) -> Any:
         """Return a value as JSON would hold it, for fields that need not be text."""
         left = [MAX_SCHEMA_LENGTH]  # a schema has at most one value per character; aliases multiply a few into many
 
@@ -431,7 +435,7 @@ class _ScenariosReader(Reader):
         return value
 
     def read_literal(self, path: str, node: Node) -> Any:
-        typed = self.document.typed_text(node) if isinstance(node, ScalarNode) else ""
+        typed = self.document.get_text_as_typed(node) if isinstance(node, ScalarNode) else ""
         if node.tag != PLAIN_TAG:
             return typed
         try:
@@ -447,7 +451,7 @@ class _ScenariosReader(Reader):
             if isinstance(node, MappingNode):
                 if id(node) not in self._indexed:  # a mapping may have many keys, each with a problem
                     pairs = (
-                        (self.document.typed_text(key), (key, value))
+                        (self.document.get_text_as_typed(key), (key, value))
                         for key, value in node.value
                         if isinstance(key, ScalarNode)
                     )
@@ -461,17 +465,19 @@ class _ScenariosReader(Reader):
                 place = find_node_position(node)
         return place
 
-    def read_value(self, path: str, key: Node, node: Node) -> Any:
+    def read_text_value(self, path: str, key: Node, node: Node) -> Any:
         items = node.value if isinstance(node, SequenceNode) else []
         for tag in filter(None, map(find_unsupported_tag, (node, *items))):
             self.add_problem(path, f"the tag {tag} is not supported; write the value as it is", find_node_position(key))
         if is_null_node(node):
             return None
         if isinstance(node, ScalarNode):
-            return self.document.typed_text(node)
+            return self.document.get_text_as_typed(node)
         if isinstance(node, SequenceNode):
             return [
-                self.document.typed_text(item) if isinstance(item, ScalarNode) and not is_null_node(item) else None
+                self.document.get_text_as_typed(item)
+                if isinstance(item, ScalarNode) and not is_null_node(item)
+                else None
                 for item in node.value
             ]
         return dict.fromkeys(range(len(node.value)))
@@ -486,7 +492,7 @@ class _Dumper(yaml.CSafeDumper):
 
 
 def _represent_text(dumper: _Dumper, text: str) -> ScalarNode:
-    style = '"' if looks_like_number(text) or any(each in text for each in "\x85\u2028\u2029") else None
+    style = '"' if needs_quotes_as_number(text) or any(each in text for each in "\x85\u2028\u2029") else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

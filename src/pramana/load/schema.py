@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from pydantic import TypeAdapter
 
-from pramana.assertions import assertion_type
+from pramana.assertions import find_assertion_type
 from pramana.errors import BrokenPlugin
 from pramana.load.conversation import ASSERTION_KEYS, KEYS_BY_NESTED_FIELD, MAX_ITEMS_BY_FIELD
 from pramana.load.scenario import FIELD_BY_CAMEL_CASE_KEY, Scenario
@@ -37,9 +37,9 @@ def make_suite_schema() -> dict[str, Any]:
     return {"$schema": JSON_SCHEMA_DIALECT, **schema}
 
 
-def _find_required_fields(name: str) -> tuple[str, ...]:
+def _find_required_fields(assertion_type_name: str) -> tuple[str, ...]:
     try:
-        return assertion_type(name).needs
+        return find_assertion_type(assertion_type_name).needs
     except BrokenPlugin:  # a fault of another package; `pramana validate` reports it where it is used
         return ()
 
@@ -52,11 +52,11 @@ def make_agent_schema() -> dict[str, Any]:
     """Return the schema of a voice agent's description."""
     (top,), parts = msgspec.json.schema_components((Description,), ref_template="#/$defs/{name}")
     for part in parts.values():
-        part["properties"] = {name: _widen_to_accepted_spellings(stated) for name, stated in part["properties"].items()}
+        part["properties"] = {name: _widen_to_accepted_types(stated) for name, stated in part["properties"].items()}
     return {"$schema": JSON_SCHEMA_DIALECT, **top, "$defs": parts}
 
 
-def _widen_to_accepted_spellings(schema: dict[str, Any]) -> dict[str, Any]:
+def _widen_to_accepted_types(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of what may be written: a single item needs no list, and a plain number is read as text."""
     if schema.get("type") == "array":
         return {"anyOf": [schema, schema.get("items", {})]}
@@ -85,7 +85,7 @@ def make_scenario_schema() -> dict[str, Any]:
     _replace_schema(fields, "prompt_audio_url", {"type": ["string", "null"], "pattern": _RECORDING_PATTERN})
     _replace_schema(fields, "conditions", {"type": ["string", "null"], "pattern": r"\S"})
     _replace_schema(fields, "turns", _make_list_schema("ScriptedTurn", "turns"))
-    _replace_answer_schemas(fields)
+    _replace_answer_check_schemas(fields)
     _replace_turn_schemas(parts["ScriptedTurn"])
     _replace_assertion_schemas(parts["Asserted"])
     for spelling, field in FIELD_BY_CAMEL_CASE_KEY.items():
@@ -125,7 +125,7 @@ def _make_list_schema(definition_name: str, field: str) -> dict[str, Any]:
     return {"type": ["array", "null"], "minItems": 1, "maxItems": MAX_ITEMS_BY_FIELD[field], "items": items}
 
 
-def _replace_answer_schemas(fields: dict[str, Any]) -> None:
+def _replace_answer_check_schemas(fields: dict[str, Any]) -> None:
     """Describe the assertions on an answer, to the prompt or to a turn."""
     _replace_schema(
         fields, "assert", {"anyOf": [{"$ref": "#/$defs/Asserted"}, _make_list_schema("Asserted", "assert")]}
@@ -137,8 +137,8 @@ def _replace_turn_schemas(turn: dict[str, Any]) -> None:
     fields = turn["properties"]
     fields["say"] |= _TEXT_SCHEMA
     _replace_schema(fields, "audio_url", {"type": ["string", "null"], "pattern": _RECORDING_PATTERN})
-    _replace_answer_schemas(fields)
-    turn["allOf"] = _add_spellings(fields, KEYS_BY_NESTED_FIELD["turns"])
+    _replace_answer_check_schemas(fields)
+    turn["allOf"] = _add_key_spellings(fields, KEYS_BY_NESTED_FIELD["turns"])
 
 
 def _replace_assertion_schemas(assertion: dict[str, Any]) -> None:
@@ -148,7 +148,7 @@ def _replace_assertion_schemas(assertion: dict[str, Any]) -> None:
     _replace_schema(fields, "judge_prompt", {"type": [*_SCALAR_TYPES, "null"]})
     several = {"type": "array", "minItems": 1, "maxItems": MAX_LIST_ITEMS, "items": _TEXT_SCHEMA}
     _replace_schema(fields, "ideal", {"anyOf": [_TEXT_SCHEMA, several, {"type": "null"}]})
-    assertion["allOf"] = _add_spellings(fields, ASSERTION_KEYS) + [
+    assertion["allOf"] = _add_key_spellings(fields, ASSERTION_KEYS) + [
         {
             "if": {"properties": {"type": {"const": name}}},
             "then": {
@@ -162,9 +162,9 @@ def _replace_assertion_schemas(assertion: dict[str, Any]) -> None:
     ]
 
 
-def _add_spellings(fields: dict[str, Any], keys: Mapping[str, str]) -> list[dict[str, Any]]:
+def _add_key_spellings(fields: dict[str, Any], field_by_spelling: Mapping[str, str]) -> list[dict[str, Any]]:
     """Add the other spellings of keys; return the rule that each key is used in only one spelling."""
-    others = {spelling: field for spelling, field in keys.items() if spelling != field}
+    others = {spelling: field for spelling, field in field_by_spelling.items() if spelling != field}
     for spelling, field in others.items():
         fields[spelling] = {**fields[field], "description": f"The same as {field}"}
     return [{"not": {"required": [field, spelling]}} for spelling, field in others.items()]

@@ -26,16 +26,16 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from pramana import jsonl
-from pramana.assertions import assertion_type, find_missing_fields
+from pramana.assertions import find_assertion_type, find_missing_fields
 from pramana.errors import BrokenPlugin, InvalidInput, Problem, Severity, suggest_similar
 from pramana.hash import CasePosition, SortedCases
 from pramana.load.problems import Problems, attach_source, describe_value, format_path, join_alternatives, shorten_path
-from pramana.model import Assertion, Case, Difficulty, Facets, Role, Source, Turn
+from pramana.model import Assertion, Case, Difficulty, Facets, Role, SourceLocation, Turn
 from pramana.plugins import assertion_types
 
 MAX_LIST_ITEMS = 10_000
 """Per list in a case: the errors of a longer one would fill the memory."""
-MAX_TOKENS = 2**31 - 1
+MAX_ESTIMATED_TOKENS = 2**31 - 1
 
 Category = Literal["reasoning", "factual", "instruction_following", "coding", "safety", "creative"]
 
@@ -111,7 +111,7 @@ class Metadata(BaseModel):
 
     difficulty: Difficulty
     tokens_est: Annotated[
-        StrictInt, Field(ge=0, le=MAX_TOKENS, description="Estimated tokens of prompt and expected answer")
+        StrictInt, Field(ge=0, le=MAX_ESTIMATED_TOKENS, description="Estimated tokens of prompt and expected answer")
     ]
     tags: Annotated[tuple[NonBlankText, ...], _item_count_validator] = ()
 
@@ -141,7 +141,7 @@ class TestCase(BaseModel):
     assertion: StatedAssertion
     metadata: Metadata
 
-    def to_case(self, source: Source | None = None) -> Case:
+    def to_case(self, source: SourceLocation | None = None) -> Case:
         """Return the case that a run sends; a string input or ideal becomes a list of one."""
         messages = (Message(role="user", content=self.input),) if isinstance(self.input, str) else self.input
         return Case(
@@ -157,13 +157,13 @@ class TestCase(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteFile:
+class SuiteFileSummary:
     """The results of checking a whole suite file."""
 
     case_count: int
     """Number of lines with a case, valid or not."""
-    valid_count: int
-    tokens_est: int
+    valid_case_count: int
+    total_tokens_est: int
     suite_hash: str | None
     """None if a problem makes the hash impossible."""
     categories: frozenset[str]
@@ -183,10 +183,10 @@ def read_cases(path: str | PathLike[str], content: bytes | None = None) -> Itera
             if problems.errors:
                 raise InvalidInput.from_problems([each for each in problems if each.severity == "error"])
             if case:
-                yield case.to_case(Source(str(path), line.number))
+                yield case.to_case(SourceLocation(str(path), line.number))
 
 
-def check_suite(path: str | PathLike[str], problems: Problems, content: bytes | None = None) -> SuiteFile:
+def check_suite(path: str | PathLike[str], problems: Problems, content: bytes | None = None) -> SuiteFileSummary:
     """Validate a suite file and compute its hash in one pass; add what does not fit to `problems`."""
     before, valid, tokens = problems.errors, 0, 0
     categories: set[str] = set()
@@ -209,7 +209,7 @@ def check_suite(path: str | PathLike[str], problems: Problems, content: bytes | 
 
         digest = ordered.compute_hash(repeat)
     sound = digest if problems.errors == before else None
-    return SuiteFile(reader.cases, valid, tokens, sound, frozenset(categories), frozenset(types))
+    return SuiteFileSummary(reader.cases, valid, tokens, sound, frozenset(categories), frozenset(types))
 
 
 class _SuiteReader:
@@ -319,7 +319,7 @@ def _check_across_fields(value: dict[str, Any]) -> Iterator[Finding]:
         yield Finding("warning", ("id",), message)
     try:
         stated = StatedAssertion.model_validate(value.get("assertion"))
-        kind = assertion_type(stated.type)
+        kind = find_assertion_type(stated.type)
     except ValidationError:
         return
     except BrokenPlugin as broken:

@@ -23,7 +23,7 @@ MAX_YAML_BYTES = 32 << 20
 MAX_CHARACTERS = 32 << 20
 MAX_DEPTH = 40
 MAX_NODES = 1_000_000
-MAX_ALIAS_EXPANSION = 10_000_000
+MAX_SIZE_ADDED_BY_ALIASES = 10_000_000
 """Characters and values that aliases may add to the written ones."""
 
 PLAIN_TAG = "?"
@@ -81,12 +81,12 @@ class Document:
     """The root node of a document (None if it is empty), and its texts."""
 
     root: Node | None
-    replaced_breaks: dict[int, str]
+    line_break_by_stand_in: dict[int, str]
 
-    def typed_text(self, node: ScalarNode) -> str:
+    def get_text_as_typed(self, node: ScalarNode) -> str:
         """Return the text of a scalar as it was typed."""
         value: str = node.value
-        return value.translate(self.replaced_breaks) if self.replaced_breaks else value
+        return value.translate(self.line_break_by_stand_in) if self.line_break_by_stand_in else value
 
 
 def parse_yaml(text: str) -> Document:
@@ -94,7 +94,7 @@ def parse_yaml(text: str) -> Document:
 
     >>> document = parse_yaml("answer: no")
     >>> key, value = document.root.value[0]
-    >>> document.typed_text(value), find_node_position(key)
+    >>> document.get_text_as_typed(value), find_node_position(key)
     ('no', TextPosition(line=1, column=1))
     """
     text = text.removeprefix("\ufeff")
@@ -127,7 +127,9 @@ def parse_yaml(text: str) -> Document:
     finally:
         parser.dispose()
     if root is not None and "*" in text:
-        _check_alias_expansion(root, MAX_ALIAS_EXPANSION + 2 * len(text))  # text written in full is never too much
+        _check_alias_expansion(
+            root, MAX_SIZE_ADDED_BY_ALIASES + 2 * len(text)
+        )  # text written in full is never too much
     return Document(root, stand_ins)
 
 
@@ -158,12 +160,12 @@ class Reader:
         self.text, self.problems, self.file = text, problems, file
         self._lines: list[str] | None = None
 
-    def parse_root(self, expected: str) -> Node | None:
+    def parse_root(self, expected_phrase: str) -> Node | None:
         """Parse the document; return its root, or None for an empty document, which is a problem."""
         self.document = parse_yaml(self.text)
         root = self.document.root
         if root is None or is_null_node(root):
-            self.add_problem("yaml", f"the document is empty; expected {expected}", TextPosition(1, 1))
+            self.add_problem("yaml", f"the document is empty; expected {expected_phrase}", TextPosition(1, 1))
             return None
         return root
 
@@ -177,20 +179,22 @@ class Reader:
                 problem = attach_source(problem, self._lines[position.line - 1])
         self.problems.add(problem)
 
-    def iterate_entries(self, mapping: MappingNode, prefix: str) -> Iterator[tuple[str, ScalarNode, Node]]:
+    def iterate_entries(self, mapping: MappingNode, path_prefix: str) -> Iterator[tuple[str, ScalarNode, Node]]:
         """Yield key text, key node and value node; report keys that are not text or are duplicates."""
         first: dict[str, ScalarNode] = {}
         for key, value in mapping.value:
             if not isinstance(key, ScalarNode):
                 self.add_problem(
-                    prefix.rstrip(".") or "yaml", "a key must be text, not a list or a mapping", find_node_position(key)
+                    path_prefix.rstrip(".") or "yaml",
+                    "a key must be text, not a list or a mapping",
+                    find_node_position(key),
                 )
                 continue
-            name = self.document.typed_text(key)
+            name = self.document.get_text_as_typed(key)
             if name in first:
                 lines = f"lines {find_node_position(first[name]).line} and {find_node_position(key).line}"
                 self.add_problem(
-                    f"{prefix}{name}",
+                    f"{path_prefix}{name}",
                     f"duplicate key {escape_control_characters(name[:60])}: {lines}",
                     find_node_position(key),
                 )
@@ -203,7 +207,7 @@ class Reader:
         if is_null_node(node):
             return "nothing"
         if isinstance(node, ScalarNode):
-            return describe_value(self.document.typed_text(node))
+            return describe_value(self.document.get_text_as_typed(node))
         return describe_value([None] * len(node.value)) if isinstance(node, SequenceNode) else "a mapping"
 
 

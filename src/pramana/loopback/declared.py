@@ -26,7 +26,7 @@ CODEC_BY_NAME: Mapping[str, Codec] = {"linear16": "pcm", "pcm_s16le": "pcm", "mu
 class ElevenLabsAgent(Agent):
     """A conversation with ElevenLabs: a signed address, a handshake, base64 sound both ways."""
 
-    path = "/v1/convai/conversation"
+    upgrade_path_pattern = "/v1/convai/conversation"
     uplink = Format("pcm", 16000)
     downlink = Format("pcm", 16000)
 
@@ -39,14 +39,14 @@ class ElevenLabsAgent(Agent):
         self._transcript_sent = False
 
     @classmethod
-    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - unused: the signed URL replaces the key
+    def make_upgrade_refusal(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response | None:  # noqa: ARG003 - unused: the signed URL replaces the key
         return None
 
     @classmethod
-    def answer_http(cls, request: ReceivedRequest, key: str | None) -> web.Response:
+    def answer_http(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response:
         asked = f"agent_id={quote(request.query['agent_id'], safe='')}&conversation_signature={SIGNED_URL_TOKEN}"
-        signed = web.json_response({"signed_url": f"ws://{request.headers['Host']}{cls.path}?{asked}"})
-        return super().make_upgrade_refusal(request, key) or signed
+        signed = web.json_response({"signed_url": f"ws://{request.headers['Host']}{cls.upgrade_path_pattern}?{asked}"})
+        return super().make_upgrade_refusal(request, accepted_key) or signed
 
     def handle_message(self, message: Message) -> list[Message]:
         data = json.loads(message)
@@ -111,7 +111,7 @@ class ElevenLabsAgent(Agent):
 class DeepgramAgent(Agent):
     """A conversation with Deepgram: welcome, settings, then raw sound and JSON events."""
 
-    path = "/v1/agent/converse"
+    upgrade_path_pattern = "/v1/agent/converse"
 
     def __init__(self, script: Script, got: ReceivedRequest) -> None:
         super().__init__(script, got)
@@ -166,14 +166,14 @@ class VapiAgent(Agent):
     is ready once sound arrives.
     """
 
-    path = r"/[\w-]+/transport"
+    upgrade_path_pattern = r"/[\w-]+/transport"
     downlink = Format("pcm", 16000)
-    _create_requests: ClassVar[dict[str, dict[str, Any]]] = {}
+    _creation_body_by_call_id: ClassVar[dict[str, dict[str, Any]]] = {}
     """The requests that created calls, by call id."""
 
     def __init__(self, script: Script, got: ReceivedRequest) -> None:
         super().__init__(script, got)
-        request = self._create_requests.get(got.path.split("/")[1], {})
+        request = self._creation_body_by_call_id.get(got.path.split("/")[1], {})
         self.requested_model = request.get("assistantId", "")
         form = request.get("transport", {}).get("audioFormat", {})
         codec, rate = CODEC_BY_NAME.get(form.get("format", ""), "pcm"), form.get("sampleRate", 16000)
@@ -181,13 +181,13 @@ class VapiAgent(Agent):
         self.goodbyes: list[str] = []
 
     @classmethod
-    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - unused: the signed URL replaces the key
+    def make_upgrade_refusal(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response | None:  # noqa: ARG003 - unused: the signed URL replaces the key
         return None
 
     @classmethod
-    def answer_http(cls, request: ReceivedRequest, key: str | None) -> web.Response:
+    def answer_http(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response:
         call = str(uuid4())
-        cls._create_requests[call] = request.body
+        cls._creation_body_by_call_id[call] = request.body
         transport = {
             **request.body["transport"],
             "websocketCallUrl": f"ws://{request.headers['Host']}/{call}/transport",
@@ -198,7 +198,7 @@ class VapiAgent(Agent):
             "type": "vapi.websocketCall",
             "status": "queued",
         }
-        return super().make_upgrade_refusal(request, key) or web.json_response(
+        return super().make_upgrade_refusal(request, accepted_key) or web.json_response(
             {**told, "transport": transport}, status=201
         )
 
@@ -211,13 +211,13 @@ class VapiAgent(Agent):
         return []
 
     def on_speech_start(self) -> list[Message]:
-        return self._speech_update("user", "started")
+        return self._make_speech_update_messages("user", "started")
 
     def on_speech_stop(self) -> list[Message]:
-        return self._speech_update("user", "stopped")
+        return self._make_speech_update_messages("user", "stopped")
 
     def answer_start_messages(self) -> list[Message]:
-        return self._speech_update("assistant", "started")
+        return self._make_speech_update_messages("assistant", "started")
 
     def sound_messages(self, chunk: bytes) -> list[Message]:
         return [chunk]
@@ -229,12 +229,12 @@ class VapiAgent(Agent):
         return [json.dumps({"message": json.loads(self._transcript_message("user", text, "final"))})]
 
     def answer_end_messages(self) -> list[Message]:
-        return self._speech_update("assistant", "stopped")
+        return self._make_speech_update_messages("assistant", "stopped")
 
     def on_interruption(self, *, is_sending: bool) -> list[Message]:  # noqa: ARG002
-        return [json.dumps({"type": "user-interrupted"}), *self._speech_update("assistant", "stopped")]
+        return [json.dumps({"type": "user-interrupted"}), *self._make_speech_update_messages("assistant", "stopped")]
 
-    def _speech_update(self, role: str, status: str) -> list[Message]:
+    def _make_speech_update_messages(self, role: str, status: str) -> list[Message]:
         return [json.dumps({"type": "speech-update", "role": role, "status": status, "turn": 0})]
 
     def _transcript_message(self, role: str, text: str, transcript_type: str) -> str:
@@ -247,7 +247,7 @@ class TwilioAgent(Agent):
     Sends a mark after each answer and keeps those that come back.
     """
 
-    path = r"/.*"
+    upgrade_path_pattern = r"/.*"
     uplink = Format("mulaw", 8000)
     downlink = Format("mulaw", 8000)
 
@@ -299,7 +299,7 @@ class PipecatAgent(Agent):
     recognised text and its own state as RTVI messages.
     """
 
-    path = r"/.*"
+    upgrade_path_pattern = r"/.*"
 
     def __init__(self, script: Script, got: ReceivedRequest) -> None:
         super().__init__(script, got)

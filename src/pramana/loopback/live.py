@@ -14,13 +14,15 @@ from pramana.loopback.script import Script
 from pramana.loopback.voice import Agent, ReceivedRequest
 from pramana.providers.voice.vocabulary import Format, Message
 
-_URL_SAFE = str.maketrans("-_", "+/")
+_URL_SAFE_TO_STANDARD = str.maketrans("-_", "+/")
 
 
 class LiveAgent(Agent):
     """One session."""
 
-    path: ClassVar[str] = r"/ws/google\.ai\.generativelanguage\.v1(alpha|beta)?\.GenerativeService\.BidiGenerateContent"
+    upgrade_path_pattern: ClassVar[str] = (
+        r"/ws/google\.ai\.generativelanguage\.v1(alpha|beta)?\.GenerativeService\.BidiGenerateContent"
+    )
 
     def __init__(self, script: Script, got: ReceivedRequest) -> None:
         super().__init__(script, got)
@@ -41,7 +43,7 @@ class LiveAgent(Agent):
             self.request_answer()
         for blob in [body["audio"]] if "audio" in body else body.get("mediaChunks", ()):
             self.uplink = Format("pcm", int(blob["mimeType"].partition("rate=")[2] or 16000))
-            self.receive_sound(binascii.a2b_base64(blob["data"].translate(_URL_SAFE)))
+            self.receive_sound(binascii.a2b_base64(blob["data"].translate(_URL_SAFE_TO_STANDARD)))
         return []
 
     # Server messages

@@ -19,7 +19,7 @@ class RealtimeAgent(Agent):
     """One session."""
 
     base_path: ClassVar[str] = "/v1"
-    path: ClassVar[str] = "/realtime"
+    upgrade_path_pattern: ClassVar[str] = "/realtime"
 
     def __init__(self, script: Script, got: ReceivedRequest) -> None:
         super().__init__(script, got)
@@ -95,7 +95,7 @@ class RealtimeAgent(Agent):
         """Return the event that speech ended, at its position, and commit the sound as an item."""
         at = round(self._heard_s * 1000)
         stopped = self._encode_event("input_audio_buffer.speech_stopped", audio_end_ms=at, item_id=self._asked_item)
-        return [stopped, *self._commit_item()]
+        return [stopped, *self._make_caller_item_messages()]
 
     def answer_start_messages(self) -> list[Message]:
         """Create the response and its item."""
@@ -107,23 +107,25 @@ class RealtimeAgent(Agent):
             self._encode_event("response.output_item.added", response_id=self._response, output_index=0, item=item),
             self._encode_event("conversation.item.added", previous_item_id=self._asked_item or None, item=item),
             self._encode_event(
-                "response.content_part.added", **self._audio_position(), part={"type": "audio", "transcript": ""}
+                "response.content_part.added", **self._make_audio_part_ids(), part={"type": "audio", "transcript": ""}
             ),
         ]
 
     def sound_messages(self, chunk: bytes) -> list[Message]:
         """Return an audio delta."""
         delta = binascii.b2a_base64(chunk, newline=False).decode()
-        return [self._encode_event("response.output_audio.delta", **self._audio_position(), delta=delta)]
+        return [self._encode_event("response.output_audio.delta", **self._make_audio_part_ids(), delta=delta)]
 
     def agent_transcript_messages(self, text: str, *, final: bool) -> list[Message]:
         """Return a transcript delta, or the whole transcript."""
         if final:
             return [
-                self._encode_event("response.output_audio_transcript.done", **self._audio_position(), transcript=text)
+                self._encode_event(
+                    "response.output_audio_transcript.done", **self._make_audio_part_ids(), transcript=text
+                )
             ]
         self._transcript += text
-        return [self._encode_event("response.output_audio_transcript.delta", **self._audio_position(), delta=text)]
+        return [self._encode_event("response.output_audio_transcript.delta", **self._make_audio_part_ids(), delta=text)]
 
     def caller_transcript_messages(self, text: str) -> list[Message]:
         """Return the caller's words, if the session requested transcription."""
@@ -144,9 +146,9 @@ class RealtimeAgent(Agent):
         item = self._make_answer_item("completed", [{"type": "output_audio", "transcript": text}])
         limits = [{"name": "requests", "limit": 1000, "remaining": 999, "reset_seconds": 0.06}]
         return [
-            self._encode_event("response.output_audio.done", **self._audio_position()),
+            self._encode_event("response.output_audio.done", **self._make_audio_part_ids()),
             self._encode_event(
-                "response.content_part.done", **self._audio_position(), part={"type": "audio", "transcript": text}
+                "response.content_part.done", **self._make_audio_part_ids(), part={"type": "audio", "transcript": text}
             ),
             self._encode_event("response.output_item.done", response_id=self._response, output_index=0, item=item),
             self._encode_event("conversation.item.done", previous_item_id=self._asked_item or None, item=item),
@@ -171,16 +173,16 @@ class RealtimeAgent(Agent):
         part = {"type": "audio", "transcript": self._transcript}
         return [
             *late,
-            self._encode_event("response.output_audio.done", **self._audio_position()),
+            self._encode_event("response.output_audio.done", **self._make_audio_part_ids()),
             *self.agent_transcript_messages(self._transcript, final=True),
-            self._encode_event("response.content_part.done", **self._audio_position(), part=part),
+            self._encode_event("response.content_part.done", **self._make_audio_part_ids(), part=part),
             self._encode_event("response.output_item.done", response_id=self._response, output_index=0, item=item),
             self._encode_event("response.done", response=self._make_response_resource("cancelled", item)),
         ]
 
     # Message shapes
 
-    def _commit_item(self) -> list[Message]:
+    def _make_caller_item_messages(self) -> list[Message]:
         content = [{"type": "input_audio", "transcript": None}]
         item: dict[str, Any] = {"id": self._asked_item, "object": "realtime.item", "type": "message", "role": "user"}
         item |= {"status": "completed", "content": content}
@@ -207,7 +209,7 @@ class RealtimeAgent(Agent):
         kind = {"id": self._response, "object": "realtime.response", "status": status, "status_details": details}
         return {**kind, "output": list(output), "output_modalities": ["audio"], "usage": usage, "metadata": None}
 
-    def _audio_position(self) -> dict[str, Any]:
+    def _make_audio_part_ids(self) -> dict[str, Any]:
         return {"response_id": self._response, "item_id": self._item, "output_index": 0, "content_index": 0}
 
     def _next_id(self, kind: str) -> str:

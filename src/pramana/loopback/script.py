@@ -41,8 +41,8 @@ class Script(Struct, frozen=True):
     heard: str = "Is it so?"
     """The agent's transcript of the caller."""
     transcript: Literal["with", "late", "missing"] = "with"
-    """When both transcripts are sent: with the sound, `late_s` after the turn ends, or never."""
-    late_s: float = 0.3
+    """When both transcripts are sent: with the sound, `transcript_delay_s` after the turn ends, or never."""
+    transcript_delay_s: float = 0.3
     interrupt: bool = True
     """Whether the agent stops and reports an interruption when the caller talks while it sends or while its sound
     still plays."""
@@ -66,9 +66,9 @@ class Script(Struct, frozen=True):
     """The silence in the caller's own sound that ends a turn."""
     chunk_s: float = 0.1
     """Sound per message."""
-    speed: float = 5.0
+    sending_speed: float = 5.0
     """Sending speed, as a multiple of real time."""
-    continuous: bool = False
+    streams_silence: bool = False
     """Stream silence in real time between answers, as a telephone line does."""
 
 
@@ -152,10 +152,10 @@ def make_silence(seconds: float, downlink: Format) -> bytes:
     return audio.encode(downlink.codec, np.zeros(round(seconds * downlink.rate), "<i2"))
 
 
-def decode_frame(form: Format, data: bytes) -> "Samples":
+def decode_frame(sound_format: Format, data: bytes) -> "Samples":
     """Return the samples of a frame; half a sample at its end is dropped."""
-    whole = data[: len(data) // 2 * 2] if form.codec == "pcm" else data
-    return audio.decode(form.codec, whole)
+    whole = data[: len(data) // 2 * 2] if sound_format.codec == "pcm" else data
+    return audio.decode(sound_format.codec, whole)
 
 
 def spread_words(text: str, count: int) -> list[str]:

@@ -10,11 +10,11 @@ from typing import Self
 
 from pramana import clock
 
-MAX_TICKS = 20_000
-TIMER_LATENESS_S = 0.001
+MAX_KEPT_TICKS = 20_000
+IDLE_TIMER_LATENESS_S = 0.001
 """How late a timer fires on an idle machine."""
 TICK_S = 0.005
-MAX_WAIT_BEFORE_EVENT_S = 0.1
+PROCESSOR_WAIT_LOOKBACK_S = 0.1
 """How long before an event a wait may begin and still delay it."""
 SCHEDSTAT_FILE = Path("/proc/thread-self/schedstat")
 """Where Linux reports how long a thread has run and how long it has waited for a processor."""
@@ -25,7 +25,7 @@ class Ticker:
 
     def __init__(self, period_s: float) -> None:
         self._period_s = period_s
-        self._ticks: deque[tuple[float, float, float]] = deque(maxlen=MAX_TICKS)
+        self._ticks: deque[tuple[float, float, float]] = deque(maxlen=MAX_KEPT_TICKS)
         """When each tick was due, when it ran, and the thread's total wait for a processor by then."""
 
     @property
@@ -36,7 +36,7 @@ class Ticker:
             return late
         totals = [waited for _, _, waited in self._ticks]
         waits = [now - before for before, now in pairwise([totals[0] if totals else 0.0, *totals])]
-        return [min(each, wait + TIMER_LATENESS_S) for each, wait in zip(late, waits, strict=True)]
+        return [min(each, wait + IDLE_TIMER_LATENESS_S) for each, wait in zip(late, waits, strict=True)]
 
     def processor_wait_s(self, since: float, until: float) -> float:
         """Return how long this thread was runnable but waited for a processor between two moments.
@@ -53,7 +53,7 @@ class Ticker:
         return after - before
 
     async def __aenter__(self) -> Self:
-        self._ticking = asyncio.create_task(self._tick())
+        self._ticking = asyncio.create_task(self._record_ticks())
         return self
 
     async def __aexit__(
@@ -63,7 +63,7 @@ class Ticker:
         with suppress(asyncio.CancelledError):
             await self._ticking
 
-    async def _tick(self) -> None:
+    async def _record_ticks(self) -> None:
         due = clock.monotonic()
         while True:
             now = clock.monotonic()

@@ -6,7 +6,7 @@ messages. It ends the caller's turn by level alone, answers with a sound that is
 
 To add a vendor, derive from `Agent` and return messages; never send, wait or pace there:
 
-1. `path`: a pattern for the upgrade's path, without the query; `prefix`: the end of the base URL.
+1. `upgrade_path_pattern`: a pattern for the upgrade's path, without the query; `prefix`: the end of the base URL.
 2. `refuse` checks the upgrade (key, query), `answer_http` answers all other requests (a list of models, a signed URL).
 3. `on_open` returns the first messages. `handle_message` parses one client message field by field, calls
    `receive_sound` with its sound in the uplink's format, `mark_ready` once the handshake is done and `reply` for a
@@ -40,7 +40,7 @@ from pramana.loopback.script import (
     make_silence,
     spread_words,
 )
-from pramana.loopback.ticker import MAX_WAIT_BEFORE_EVENT_S, TICK_S, Ticker
+from pramana.loopback.ticker import PROCESSOR_WAIT_LOOKBACK_S, TICK_S, Ticker
 from pramana.providers.voice.vocabulary import FRAME_S, Format, Message
 
 __all__ = ["Agent", "Call", "Script", "Turn", "VoiceLoopback"]
@@ -67,7 +67,7 @@ class Agent:
     """The server side of one call in one vendor's wire format; one instance per call."""
 
     base_path: ClassVar[str] = ""
-    path: ClassVar[str] = "/"
+    upgrade_path_pattern: ClassVar[str] = "/"
     uplink = Format("pcm", 16000)
     downlink = Format("pcm", 24000)
     """The formats of this call; the handshake may change them."""
@@ -88,14 +88,16 @@ class Agent:
     # Before the call: the upgrade and plain HTTP
 
     @classmethod
-    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:
+    def make_upgrade_refusal(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response | None:
         """Return the refusal of an upgrade, or None; by default, refuse one that does not carry the key."""
-        if key is None or any(key in value for value in (*request.headers.values(), *request.query.values())):
+        if accepted_key is None or any(
+            accepted_key in value for value in (*request.headers.values(), *request.query.values())
+        ):
             return None
         return web.json_response(cls.make_error_body(401, "Unauthorized"), status=401)
 
     @classmethod
-    def answer_http(cls, request: ReceivedRequest, key: str | None) -> web.Response:  # noqa: ARG003
+    def answer_http(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response:  # noqa: ARG003
         """Answer a request that is not an upgrade; `got.headers["Host"]` is the host it was sent to."""
         return web.json_response(cls.make_error_body(404, "Not found"), status=404)
 
@@ -220,7 +222,7 @@ class Call:
             self._ready = True
             if script.unknown_event:
                 await self._send(agent.unknown_event_messages("a" * (1 << 20) if script.large_event else "a"))
-            if script.continuous:
+            if script.streams_silence:
                 self._streaming = asyncio.create_task(self._stream_silence())
             if script.greets:
                 self._answering = asyncio.create_task(self._answer(None, 0.0, received_at))
@@ -262,7 +264,7 @@ class Call:
     async def _answer(
         self,
         speech_end_at: float | None,
-        speech_end_within_s: float,
+        speech_end_offset_s: float,
         turn_end_at: float,
         *,
         previous_answer: asyncio.Task[None] | None = None,
@@ -276,7 +278,7 @@ class Call:
         middle = len(chunks) // 2
         await self._send(agent.answer_start_messages())
         self._speaks = True
-        if script.continuous:  # silence sent before plays first, and would delay the answer
+        if script.streams_silence:  # silence sent before plays first, and would delay the answer
             await asyncio.sleep(max(0.0, self._plays_until - clock.monotonic()))
         for number, chunk in enumerate(chunks):
             messages = agent.sound_messages(chunk)
@@ -285,7 +287,7 @@ class Call:
             if number == 0:
                 server.log_turn(
                     Turn(
-                        self._number, agent.requested_model, speech_end_at, speech_end_within_s, now,
+                        self._number, agent.requested_model, speech_end_at, speech_end_offset_s, now,
                         script.leading_silence_s, server.processor_wait_s(turn_end_at, now),
                     )
                 )  # fmt: skip
@@ -296,13 +298,13 @@ class Call:
                 await self._send(agent.agent_transcript_messages(pieces[number], final=False))
             if number == middle:
                 await self._send_scripted_faults()
-            await asyncio.sleep(script.chunk_s / script.speed)
+            await asyncio.sleep(script.chunk_s / script.sending_speed)
         self._speaks = False
         if script.transcript == "with":
             await self._send(agent.agent_transcript_messages(script.text, final=True))
         await self._send(agent.answer_end_messages())
         if script.transcript == "late":
-            await asyncio.sleep(script.late_s)
+            await asyncio.sleep(script.transcript_delay_s)
             if speech_end_at is not None:
                 await self._send(agent.caller_transcript_messages(script.heard))
             await self._send(agent.agent_transcript_messages(script.text, final=True))
@@ -372,7 +374,7 @@ class VoiceLoopback:
 
     def processor_wait_s(self, since: float, until: float) -> float:
         """Return how long this process waited for a processor between two moments; 0 without a log."""
-        return self._ticker.processor_wait_s(since - MAX_WAIT_BEFORE_EVENT_S, until) if self._log else 0.0
+        return self._ticker.processor_wait_s(since - PROCESSOR_WAIT_LOOKBACK_S, until) if self._log else 0.0
 
     def log_turn(self, turn: Turn) -> None:
         """Keep a turn, and append it to the log."""
@@ -413,7 +415,7 @@ class VoiceLoopback:
         if status := self.script.status:
             said = {401: "Unauthorized", 403: "Forbidden", 429: "Too many requests"}.get(status, "Internal error")
             return web.json_response(self.agent.make_error_body(status, said), status=status)
-        if not re.fullmatch(self.agent.path, path):
+        if not re.fullmatch(self.agent.upgrade_path_pattern, path):
             return web.json_response(self.agent.make_error_body(404, "Not found"), status=404)
         if refusal := self.agent.make_upgrade_refusal(got, self.key):
             return refusal

@@ -16,7 +16,7 @@ from pramana.model import Target
 from pramana.providers.kinds import (
     KINDS_WITHOUT_ACCOUNT,
     VARIABLES_BY_KIND,
-    VOICE_AGENT_KINDS,
+    VOICE_AGENT_KINDS_WITH_ACCOUNT,
     ProviderVariables,
     providers,
 )
@@ -63,7 +63,7 @@ class Account:
         return f"Account({strip_url_secrets(self.base_url)!r}, {'with a key' if self.key else 'without a key'})"
 
 
-KINDS_ADDRESSED_BY_MODEL = ("twilio", "pipecat")
+KINDS_WHOSE_MODEL_IS_ADDRESS = ("twilio", "pipecat")
 """Kinds whose model is the address to call."""
 Origin = tuple[str, str, int | None]
 _HAS_HOST_RE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\\]+[/?#]")
@@ -81,7 +81,7 @@ def find_key_destination(
     >>> find_key_destination("websocket", None, {"url": "wss://{model}/talk"}, "agent.example")
     (('wss', 'agent.example', 443), ('wss', 'agent.example', 443))
     """
-    if kind in KINDS_ADDRESSED_BY_MODEL:
+    if kind in KINDS_WHOSE_MODEL_IS_ADDRESS:
         return base_url, model
     if kind != "websocket" or description is None:
         return (base_url,)
@@ -94,10 +94,10 @@ def find_key_destination(
     return None if None in origins else origins
 
 
-def find_caller_controlled_names(description: Mapping[str, Any], base_url: str | None) -> frozenset[str]:
+def find_host_deciding_names(description: Mapping[str, Any], base_url: str | None) -> frozenset[str]:
     """Return the names, besides the base URL, that decide a described agent's host: the caller controls them.
 
-    >>> find_caller_controlled_names({"url": "wss://{model}.example/{voice|none}"}, None)
+    >>> find_host_deciding_names({"url": "wss://{model}.example/{voice|none}"}, None)
     frozenset({'model'})
     """
     base = base_url or str(description.get("base_url") or "")
@@ -172,7 +172,7 @@ FindRegistered = Callable[[str], RegisteredProvider | None]
 class PassedFunctions:
     """Callables that a Python caller passed as models and scorers, and the event loop for its coroutines."""
 
-    by_path: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    models_by_path: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     """Models by the name they are stored under: `package.module:function`."""
     scorers: Mapping[str, Any] = field(default_factory=dict)
     """Scorers by the same kind of name; each is a `Scorer`."""
@@ -224,7 +224,9 @@ class Accounts:
                 f"{quote_text(target.typed)} does not name a server; write http://HOST:PORT/v1#{target.model}, "
                 f"or set {known.base_url_variables[0]}"
             )
-        ours = not (name in (*KINDS_ADDRESSED_BY_MODEL, "websocket") or (typed and typed != (stated or "").rstrip("/")))
+        ours = not (
+            name in (*KINDS_WHOSE_MODEL_IS_ADDRESS, "websocket") or (typed and typed != (stated or "").rstrip("/"))
+        )
         key = self.read_variable(variable) if variable and (ours or not self.is_for_other_users) else None
         return Account(
             base_url,
@@ -268,7 +270,7 @@ class Accounts:
             self.timeout_s,
             variable=f"the key of the provider {account_id}",
             proxy=self.proxy_for(base_url),
-            is_trusted_address=not (found.base_url or found.kind in (*KINDS_ADDRESSED_BY_MODEL, "websocket")),
+            is_trusted_address=not (found.base_url or found.kind in (*KINDS_WHOSE_MODEL_IS_ADDRESS, "websocket")),
             allow_private=self.allow_private_addresses,
             list_argument=account_id,
         )
@@ -281,7 +283,7 @@ class Accounts:
         found = [
             name
             for name, known in VARIABLES_BY_KIND.items()
-            if name not in VOICE_AGENT_KINDS
+            if name not in VOICE_AGENT_KINDS_WITH_ACCOUNT
             if any(map(self.read_variable, known.key_variables if known.key_required else known.base_url_variables))
         ]
         return [*found, "local", *(name for name in providers.names() if name not in providers.builtin)]

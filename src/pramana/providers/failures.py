@@ -20,11 +20,11 @@ from yarl import URL
 
 from pramana import clock
 from pramana.errors import (
-    AddressRefused,
+    AddressNotAllowed,
+    ApiKeyInReply,
     AuthenticationFailed,
     BrokenReply,
     Hint,
-    KeyInAnswer,
     NotAnApi,
     OutOfCredit,
     ProviderError,
@@ -37,7 +37,7 @@ from pramana.errors import (
 )
 from pramana.providers.accounts import Account
 from pramana.providers.guard import AddressGuard
-from pramana.providers.redaction import MIN_KEY_LENGTH, Secrets
+from pramana.providers.redaction import MIN_LONG_SECRET_LENGTH, Secrets
 
 MAX_MESSAGE_LENGTH = 300
 MALFORMED_RESPONSE_ERRORS = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
@@ -86,30 +86,31 @@ class AccountErrors:
         return BrokenReply(f"the reply of {self.provider_label} {problem}")
 
     def translate_parse_errors(
-        self, problem: str, vendor_names: Mapping[str, str] | None = None
+        self, problem: str, vendor_parameter_names: Mapping[str, str] | None = None
     ) -> "ParseErrorTranslator":
         """Return a context that translates exceptions from parsing a response to a `ProviderError`.
 
-        A rejected parameter is reported by its name in the request: `vendor_names` maps our names to the vendor's.
+        A rejected parameter is reported by its name in the request: `vendor_parameter_names` maps our
+        names to the vendor's.
         """
-        return ParseErrorTranslator(self, problem, vendor_names or {})
+        return ParseErrorTranslator(self, problem, vendor_parameter_names or {})
 
-    def make_leaked_key_error(self) -> KeyInAnswer:
+    def make_leaked_key_error(self) -> ApiKeyInReply:
         """Return the error for a response that cannot be stored as it is and must not be judged in any other form."""
-        return KeyInAnswer(
+        return ApiKeyInReply(
             f"the reply of {self.provider_label} contains the account's API key, and keys are never stored; if it is "
             "not a "
-            f"secret, set {self.variable} to one of fewer than {MIN_KEY_LENGTH} characters"
+            f"secret, set {self.variable} to one of fewer than {MIN_LONG_SECRET_LENGTH} characters"
         )
 
     def redact_for_storage(self, data: bytes) -> bytes:
-        """Return JSON with secrets blanked; raise `KeyInAnswer` if that breaks it (an all-digit key in a number)."""
+        """Return JSON with secrets blanked; raise `ApiKeyInReply` if that breaks it (an all-digit key in a number)."""
         try:
             return self.secrets.redact_json(data)
         except ValueError:
             raise self.make_leaked_key_error() from None
 
-    def make_status_error(self, status: int, body: Any, *, retry_after: float | None = None) -> ProviderError:
+    def make_status_error(self, status: int, body: Any, *, retry_after_s: float | None = None) -> ProviderError:
         """Return the error for a status and its response body; also for an error in mid-stream."""
         error = ErrorBody.parse(body)
         said = self.secrets.redact_message(escape_control_characters(error.message))
@@ -130,9 +131,9 @@ class AccountErrors:
             found = "rejected the API key" if self._account.key else "requires an API key, and none is set"
             return AuthenticationFailed(f"{who} {found} ({status}){says}; set {self.variable}", status=status)
         if status == 429:
-            return RateLimited(f"{who}: rate limit exceeded ({status}){says}", status=status, retry_after=retry_after)
+            return RateLimited(f"{who}: rate limit exceeded ({status}){says}", status=status, retry_after=retry_after_s)
         if status in (408, 409) or status >= 500:
-            return Unavailable(f"{who} is unavailable ({status}){says}", status=status, retry_after=retry_after)
+            return Unavailable(f"{who} is unavailable ({status}){says}", status=status, retry_after=retry_after_s)
         if status == 404:
             nothing = f"{who}: not found at this address ({status}){says}; check the base URL"
             return NotAnApi(nothing, status=status)
@@ -170,9 +171,9 @@ class AccountErrors:
             )
         return Unavailable(f"{between} could not connect to {self.provider_label}: {status}", status=status)
 
-    def make_address_refused_error(self, reason: str) -> AddressRefused:
+    def make_address_refused_error(self, reason: str) -> AddressNotAllowed:
         """Return the error for an address that must not be connected to."""
-        return AddressRefused(
+        return AddressNotAllowed(
             f"requests to {self.provider_label} are blocked: {reason}; an administrator can allow them in the "
             "workbench under "
             "Settings, Server, or with allowPrivateAddresses in PATCH /api/settings"

@@ -120,7 +120,7 @@ async def fetch(url: str, *, limit_bytes: int, allow_private: bool) -> bytes:
         async with asyncio.timeout(FETCH_TIMEOUT_S):
             return await _fetch_following_redirects(_parse_url(url), limit_bytes, allow_private=allow_private)
     except TimeoutError:
-        raise Unavailable(f"{strip_credentials(url)} took longer than {FETCH_TIMEOUT_S:g} s") from None
+        raise Unavailable(f"{strip_credentials_and_query(url)} took longer than {FETCH_TIMEOUT_S:g} s") from None
 
 
 async def _fetch_following_redirects(url: URL, max_bytes: int, *, allow_private: bool) -> bytes:
@@ -131,13 +131,13 @@ async def _fetch_following_redirects(url: URL, max_bytes: int, *, allow_private:
             return found
         if url.scheme == "https" and found.scheme == "http":
             raise InvalidInput(
-                f"{strip_credentials(url)} redirects from https to http ({strip_credentials(found)}), which is not "
-                "followed"
+                f"{strip_credentials_and_query(url)} redirects from https to http "
+                f"({strip_credentials_and_query(found)}), which is not followed"
             )
         url = found
     raise InvalidInput(
-        f"{strip_credentials(first)} redirects more than {MAX_REDIRECTS} times; the last redirect goes to "
-        f"{strip_credentials(url)}"
+        f"{strip_credentials_and_query(first)} redirects more than {MAX_REDIRECTS} times; the last redirect goes to "
+        f"{strip_credentials_and_query(url)}"
     )
 
 
@@ -165,15 +165,15 @@ async def _fetch_once(url: URL, max_bytes: int, *, allow_private: bool) -> bytes
             raise
         if guard and guard.refused:
             raise _make_refusal(url, f"leads to {guard.refused[0]}") from None
-        raise Unavailable(f"{strip_credentials(url)} cannot be fetched: {describe_failure(error)}") from None
+        raise Unavailable(f"{strip_credentials_and_query(url)} cannot be fetched: {describe_failure(error)}") from None
 
 
 async def _read_body(url: URL, response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
-    too_large = InvalidInput(f"{strip_credentials(url)} is larger than {max_bytes:,} bytes")
+    too_large = InvalidInput(f"{strip_credentials_and_query(url)} is larger than {max_bytes:,} bytes")
     coded = response.headers.get("Content-Encoding", "identity").strip().lower()
     if coded not in ("", "identity"):  # not requested, and a small body may decompress to any size
         raise InvalidInput(
-            f"{strip_credentials(url)} was served compressed ({quote_text(coded, 40)}); serve it uncompressed"
+            f"{strip_credentials_and_query(url)} was served compressed ({quote_text(coded, 40)}); serve it uncompressed"
         )
     if (response.content_length or 0) > max_bytes:
         raise too_large
@@ -195,23 +195,23 @@ def _parse_url(url: str, base: URL | None = None) -> URL:
         if found.scheme in ("http", "https") and _HOST_RE.fullmatch(found.raw_host or "") and found.port:
             if found.raw_user is not None or found.raw_password is not None:
                 raise InvalidInput(
-                    f"{strip_credentials(found)} contains a user name or a password, which are never sent; remove them "
-                    "from the URL"
+                    f"{strip_credentials_and_query(found)} contains a user name or a password, which are never sent; "
+                    "remove them from the URL"
                 )
             return found
     except ValueError:
         pass
-    what = f"{strip_credentials(base)} redirects to what" if base else strip_credentials(url)
-    raise InvalidInput(f"{what} is not an http(s) URL{f': {strip_credentials(url)}' if base else ''}")
+    what = f"{strip_credentials_and_query(base)} redirects to what" if base else strip_credentials_and_query(url)
+    raise InvalidInput(f"{what} is not an http(s) URL{f': {strip_credentials_and_query(url)}' if base else ''}")
 
 
-def describe_disguised_host(url: URL) -> str | None:
+def describe_refused_host(url: URL) -> str | None:
     """Return why a host is not on the public Internet, as far as its spelling alone shows it; None otherwise.
 
-    >>> describe_disguised_host(URL("http://0x7f.1/")), describe_disguised_host(URL("http://localhost./")), describe_disguised_host(URL("https://api.example/"))
+    >>> describe_refused_host(URL("http://0x7f.1/")), describe_refused_host(URL("http://localhost./")), describe_refused_host(URL("https://api.example/"))
     ('its host is 127.0.0.1, which is loopback', 'its host is this machine', None)
     """
-    host, address = _parse_host(url)
+    host, address = _parse_host_and_address(url)
     if address is None:
         return "its host is this machine" if host == "localhost" or host.endswith(".localhost") else None
     if kind := describe_private_address(address):
@@ -219,7 +219,7 @@ def describe_disguised_host(url: URL) -> str | None:
     return None if host == address else f"its host has an unusual spelling; write {address}"
 
 
-def _parse_host(url: URL) -> tuple[str, str | None]:
+def _parse_host_and_address(url: URL) -> tuple[str, str | None]:
     """Return a host and the address it spells; None if only a name server can resolve it."""
     host = (url.raw_host or "").rstrip(".").lower()
     return host, host if ":" in host else _parse_numeric_host(host)
@@ -227,14 +227,14 @@ def _parse_host(url: URL) -> tuple[str, str | None]:
 
 def _check_host_spelling(url: URL, *, allow_private: bool) -> None:
     """Refuse a host by its spelling alone, before any name server or proxy is involved."""
-    host, address = _parse_host(url)
+    host, address = _parse_host_and_address(url)
     if address is None:
         if not allow_private and (host == "localhost" or host.endswith(".localhost")):
             raise _make_refusal(url, "is this machine")
     elif not allow_private and (kind := describe_private_address(address)):
         raise _make_refusal(url, f"is {kind}" if host == address else f"is {address}, which is {kind}")
     elif host != address:
-        raise InvalidInput(f"{strip_credentials(url)} was not fetched: write its host as {address}")
+        raise InvalidInput(f"{strip_credentials_and_query(url)} was not fetched: write its host as {address}")
 
 
 def _parse_numeric_host(host: str) -> str | None:
@@ -247,15 +247,17 @@ def _parse_numeric_host(host: str) -> str | None:
 
 def _make_refusal(url: URL, reason: str) -> InvalidInput:
     return InvalidInput(
-        f"{strip_credentials(url)} is not fetched: {escape_control_characters(url.host or '')} {reason}; "
+        f"{strip_credentials_and_query(url)} is not fetched: {escape_control_characters(url.host or '')} {reason}; "
         f"{_ALLOW_PRIVATE_HINT}"
     )
 
 
 def _make_status_error(url: URL, status: int) -> PramanaError:
-    said = f"{strip_credentials(url)} answered {status}"
+    said = f"{strip_credentials_and_query(url)} answered {status}"
     if status == 407:
-        return Unavailable(f"the proxy to {strip_credentials(url)} requires a user name and a password", status=status)
+        return Unavailable(
+            f"the proxy to {strip_credentials_and_query(url)} requires a user name and a password", status=status
+        )
     if status in (408, 425, 429) or status >= 500:
         return Unavailable(said, status=status)
     return NotFound(said)
@@ -276,7 +278,7 @@ def describe_failure(error: Exception) -> str:
     return {"ClientPayloadError": "it was cut off before its end"}.get(type(error).__name__, type(error).__name__)
 
 
-def strip_credentials(url: Any) -> str:
+def strip_credentials_and_query(url: Any) -> str:
     """Return an address without its user, password, query and fragment."""
     bare = str(url).partition("#")[0].partition("?")[0]
     scheme, mark, rest = bare.partition("://")

@@ -22,15 +22,15 @@ from pramana.model import Target
 from pramana.providers.accounts import Account
 from pramana.providers.deadlines import Deadlines
 from pramana.providers.failures import AccountErrors, ErrorBody, parse_retry_after
-from pramana.providers.guard import AddressGuard, describe_disguised_host
+from pramana.providers.guard import AddressGuard, describe_refused_host
 from pramana.providers.reading import ReplyReader
 from pramana.providers.redaction import Secrets, strip_url_secrets
 
 MAX_REPLY_BYTES = 64 << 20
 """Maximum size of a response in bytes: far above any real one, so that no server can fill our memory."""
-MAX_PAGES = 100
+MAX_MODEL_LIST_PAGES = 100
 """Maximum number of pages in a list of models."""
-CLOSE_TIMEOUT_S = 1.0
+STREAM_DRAIN_TIMEOUT_S = 1.0
 """How long a finished stream may take to close so that its connection can be reused."""
 SECRET_NAME_PARTS = ("auth", "key", "token", "secret", "cookie")
 """Parts of header and query names that mark the value as a secret."""
@@ -46,7 +46,7 @@ class HttpTransport:
         self.account = account
         base, _, self._query = account.base_url.partition("?")
         self._base = base.rstrip("/")
-        url = self._parse_address("", vendor)
+        url = self._build_url("", vendor)
         host = url.host_port_subcomponent or ""
         if url.user and account.key:
             raise InvalidInput(f"{host} has both a user name in its URL and an API key; set only one of them")
@@ -107,7 +107,7 @@ class HttpTransport:
     ) -> None:
         """Fetch every page of a list of models; `read_page` returns the query of the next page, None after the last."""
         more, seen = "", {""}
-        for _ in range(MAX_PAGES):
+        for _ in range(MAX_MODEL_LIST_PAGES):
             page = await self.get(path + more, headers=headers)
             with self.failures.translate_parse_errors("is not a list of models"):
                 following = read_page(page)
@@ -116,7 +116,7 @@ class HttpTransport:
             if (more := following) in seen:
                 break
             seen.add(more)
-        endless = f"is an endless list of models: it repeats a page, or has more than {MAX_PAGES}"
+        endless = f"is an endless list of models: it repeats a page, or has more than {MAX_MODEL_LIST_PAGES}"
         raise self.failures.make_broken_reply(endless)
 
     def make_guard(self, url: URL) -> AddressGuard | None:
@@ -126,7 +126,7 @@ class HttpTransport:
         """
         if not self.account.is_guarded:
             return None
-        if why := describe_disguised_host(url):
+        if why := describe_refused_host(url):
             raise self.failures.make_address_refused_error(why)
         return None if self._proxy else AddressGuard()
 
@@ -152,13 +152,13 @@ class HttpTransport:
         try:
             response = await self._open_session().request(
                 method,
-                self._find_url(path),
+                self._get_cached_url(path),
                 data=payload,
                 headers=self._with_account_headers(headers),
                 allow_redirects=False,
             )
             if response.status >= 300:
-                raise await self._make_refusal(response)
+                raise await self._make_unsuccessful_response_error(response)
             answered = True
             return await read_response(response)
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
@@ -239,11 +239,11 @@ class HttpTransport:
         if content.at_eof():
             return
         with suppress(aiohttp.ClientError, OSError):
-            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+            async with asyncio.timeout(STREAM_DRAIN_TIMEOUT_S):
                 while await content.readany():
                     pass
 
-    async def _make_refusal(self, response: aiohttp.ClientResponse) -> ProviderError:
+    async def _make_unsuccessful_response_error(self, response: aiohttp.ClientResponse) -> ProviderError:
         if response.status < 400:
             return self.failures.make_redirect_error(response.status, response.headers.get("Location", ""))
         try:
@@ -257,11 +257,11 @@ class HttpTransport:
             body = "" if "html" in response.content_type else body.strip()
         wait = parse_retry_after(response.headers)
         wait = ErrorBody.parse(body).retry_after_s if wait is None else wait
-        return self.failures.make_status_error(response.status, body, retry_after=wait)
+        return self.failures.make_status_error(response.status, body, retry_after_s=wait)
 
     # ── The connection ──
 
-    def _parse_address(self, path: str, vendor: str) -> URL:
+    def _build_url(self, path: str, vendor: str) -> URL:
         try:
             url = URL(self._base + path)
             if url.scheme in ("http", "https") and url.host:
@@ -272,9 +272,9 @@ class HttpTransport:
         found = quote_text(strip_url_secrets(self._base))
         raise InvalidInput(f"the base URL of {vendor} is {found}; expected http://host:port/path or https://…")
 
-    def _find_url(self, path: str) -> URL:
+    def _get_cached_url(self, path: str) -> URL:
         if (url := self._urls.get(path)) is None:
-            url = self._urls[path] = self._parse_address(path, self.failures.vendor)
+            url = self._urls[path] = self._build_url(path, self.failures.vendor)
         return url
 
     def _open_session(self) -> aiohttp.ClientSession:
@@ -307,7 +307,7 @@ class HttpTransport:
         return made
 
 
-_TEXT_ONLY_FIELDS = frozenset({"messages", "stream_options", "contents", "input", "system", "systemInstruction"})
+_FAST_ENCODABLE_FIELDS = frozenset({"messages", "stream_options", "contents", "input", "system", "systemInstruction"})
 """Request fields that adapters build from text alone."""
 
 
@@ -319,7 +319,7 @@ def _encode_body(body: Mapping[str, Any]) -> bytes:
             kind is str
             or kind is int
             or kind is bool
-            or name in _TEXT_ONLY_FIELDS
+            or name in _FAST_ENCODABLE_FIELDS
             or (kind is float and isfinite(value))
         ):
             return _encode(body).encode()  # strict, since a parameter may hold anything; ten times slower

@@ -95,7 +95,7 @@ VARIABLES_BY_KIND: Mapping[str, ProviderVariables] = {
     # A separate variable: OpenAI's key must not go to an arbitrary server.
     "compatible": ProviderVariables(("COMPATIBLE_API_KEY",), ("COMPATIBLE_BASE_URL",), key_required=False),
 }
-VOICE_AGENT_KINDS = (
+VOICE_AGENT_KINDS_WITH_ACCOUNT = (
     "cascade", "openai-realtime", "gemini-live", "elevenlabs", "deepgram", "vapi", "twilio", "pipecat", "websocket",
 )  # fmt: skip
 """Voice agents that need an account; their agents are not listed."""

@@ -17,12 +17,12 @@ from pramana import settings
 from pramana.errors import Hint, InvalidInput, Problem, escape_control_characters, quote_text, suggest_similar
 from pramana.model import Provider, Target
 from pramana.providers.accounts import (
-    KINDS_ADDRESSED_BY_MODEL,
+    KINDS_WHOSE_MODEL_IS_ADDRESS,
     Accounts,
     CommandLine,
     FindRegistered,
     RegisteredProvider,
-    find_caller_controlled_names,
+    find_host_deciding_names,
 )
 from pramana.providers.kinds import (
     CODE_RUNNING_KINDS,
@@ -203,7 +203,7 @@ def open_provider(target: Target, accounts: Accounts) -> Provider:
             raise InvalidInput(
                 f"the command {quote_text(target.model)} has changed since the run started; start a new run with it"
             )
-    if name == "python" and (function := accounts.functions.by_path.get(target.model)):
+    if name == "python" and (function := accounts.functions.models_by_path.get(target.model)):
         from pramana.providers.text.function import FunctionProvider
 
         return FunctionProvider(target.model, function, accounts.functions.loop)
@@ -241,8 +241,8 @@ def _make_unknown_model_error(typed_model: str) -> InvalidInput:
 
     name, colon, model = typed_model.partition(":")
     known = providers.names() if colon else [*MODEL_ALIASES, *providers.names()]
-    near = suggest_similar(name, known, MIN_SIMILARITY) or (
-        "" if colon else suggest_similar(typed_model, list_published_models(), MIN_SIMILARITY)
+    near = suggest_similar(name, known, MIN_SUGGESTION_SIMILARITY) or (
+        "" if colon else suggest_similar(typed_model, list_published_models(), MIN_SUGGESTION_SIMILARITY)
     )
     found = f"unknown provider {quote_text(name)}" if colon else f"unknown model {quote_text(typed_model)}"
     called = (model if colon else typed_model) or "MODEL"
@@ -253,14 +253,14 @@ def _make_unknown_model_error(typed_model: str) -> InvalidInput:
     )
 
 
-MIN_SIMILARITY = 0.7
+MIN_SUGGESTION_SIMILARITY = 0.7
 """Similarity from which a word is suggested: "nope" and "openai" are at 0.6."""
 REGISTRABLE_KINDS = tuple(name for name in providers.builtin if name not in CODE_RUNNING_KINDS)
 MAX_ADDRESS_OR_MODEL_LENGTH = 2_000
 """Maximum length of an address or a model's name, in characters."""
 
 
-def check_provider(
+def check_provider_registration(
     provider_id: str,
     kind: str,
     *,
@@ -299,14 +299,14 @@ def check_provider(
         raise _make_field_error(
             "arguments.model", f"a model's name has 1 to {MAX_ADDRESS_OR_MODEL_LENGTH:,} characters"
         )
-    if has_key and kind in KINDS_ADDRESSED_BY_MODEL and model is None:
+    if has_key and kind in KINDS_WHOSE_MODEL_IS_ADDRESS and model is None:
         raise _make_field_error(
             "arguments.model",
             f"for the kind {kind}, the model is the address, and a key is only sent to one fixed address; set "
             "arguments.model",
         )
     if has_key and description is not None:
-        _refuse_caller_chosen_host(find_caller_controlled_names(description, base_url), model)
+        _refuse_caller_chosen_host(find_host_deciding_names(description, base_url), model)
     if model is not None and kind != "websocket":
         try:
             resolve_target(f"{kind}:{model}", is_for_other_users=True)
@@ -315,15 +315,15 @@ def check_provider(
     return RegisteredProvider(provider_id, kind, base_url, model, description)
 
 
-def _refuse_caller_chosen_host(host_names: frozenset[str], model: str | None) -> None:
+def _refuse_caller_chosen_host(host_deciding_names: frozenset[str], model: str | None) -> None:
     """Refuse a key if the caller of a model would choose the host it is sent to."""
-    if others := sorted(host_names - {"model"}):
+    if others := sorted(host_deciding_names - {"model"}):
         raise _make_field_error(
             "arguments.description",
             f"{{{others[0]}}} would choose the host in the agent's url, and a key is only sent to one fixed host; "
             f"write the host itself, {{base_url}} or {{model}}",
         )
-    if host_names and model is None:
+    if host_deciding_names and model is None:
         raise _make_field_error(
             "arguments.model",
             "{model} would choose the host in the agent's url, and a key is only sent to one fixed host; set "

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pramana import clock
 from pramana.errors import InvalidInput, Problem, quote_text, suggest_similar
 from pramana.model import Target, Usage
-from pramana.providers.kinds import VOICE_AGENT_KINDS
+from pramana.providers.kinds import VOICE_AGENT_KINDS_WITH_ACCOUNT
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
@@ -38,7 +38,7 @@ PRICE_VENDOR_BY_KIND: Mapping[str, str] = {
     "google": "google",
 }
 """Our providers by their name in genai-prices."""
-KINDS_WITHOUT_PRICE_LIST = (*USER_CODE_KINDS, *VOICE_AGENT_KINDS)
+KINDS_WITHOUT_PRICE_LIST = (*USER_CODE_KINDS, *VOICE_AGENT_KINDS_WITH_ACCOUNT)
 """Functions have no published price; for voice agents the lists only have text, and sound costs many times that."""
 MAX_USD_PER_MILLION = 1e9
 """Dollars per million tokens; anything above is a typo, and would make sums of costs overflow."""
@@ -124,7 +124,7 @@ class Prices:
 
     def find_price(self, target: Target) -> Price | None:
         """Return a target's price and its source; None if it is unknown."""
-        return FREE_OF_CHARGE if target.provider in FREE_KINDS else self._find_uncached_price(target, None)
+        return FREE_OF_CHARGE if target.provider in FREE_KINDS else self._look_up_price(target, None)
 
     def is_known(self, target: Target) -> bool:
         """Return whether the target's price is known before a request."""
@@ -183,11 +183,11 @@ class Prices:
             self._cache_expires_at = now + PRICE_CACHE_S
         key = (target.typed, target.provider, target.model, served_model)
         if (found := self._rates_cache.get(key)) is None:
-            price = self._find_uncached_price(target, served_model)
+            price = self._look_up_price(target, served_model)
             found = self._rates_cache[key] = price.tiers if price else ()
         return found
 
-    def _find_uncached_price(self, target: Target, served_model: str | None) -> Price | None:
+    def _look_up_price(self, target: Target, served_model: str | None) -> Price | None:
         vendor = PRICE_VENDOR_BY_KIND.get(target.provider, target.provider)
         models = [model for model in (target.model, served_model) if model]
         names = (target.typed, *(f"{who}:{model}" for model in models for who in (target.provider, vendor)))

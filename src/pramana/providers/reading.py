@@ -109,7 +109,7 @@ class ReplyReader:
         served_model: Any,
         finish_reason: Any,
         fingerprint: Any = None,
-        dropped: tuple[str, ...] = (),
+        dropped_parameters: tuple[str, ...] = (),
     ) -> Reply:
         """Return the reply, with its times, tool calls and raw response.
 
@@ -134,7 +134,16 @@ class ReplyReader:
         first = None if self.is_whole or self.first is None else self.first - self._start
         total = self.at - self._start
         return Reply(
-            text, usage, served_model, fingerprint, finish_reason, first, total, whole, dropped, tool_calls=calls
+            text,
+            usage,
+            served_model,
+            fingerprint,
+            finish_reason,
+            first,
+            total,
+            whole,
+            dropped_parameters,
+            tool_calls=calls,
         )
 
     def receive(self, event: str | None, data: bytes, parsed: Any, received_at: float) -> None:

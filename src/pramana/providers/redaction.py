@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 REDACTED = "[key]"
-MIN_KEY_LENGTH = 16
+MIN_LONG_SECRET_LENGTH = 16
 """The length from which a key cannot be an ordinary word in an answer."""
 
 
@@ -21,7 +21,7 @@ class Secrets:
         """Hold the secrets; `passwords` are blanked only in our messages: short words may also occur in replies."""
         self._passwords = [each for each in passwords if each]
         self.all = sorted({each for each in secrets if each}, key=len, reverse=True)  # one may be part of another
-        self.long_secrets = tuple(each for each in self.all if len(each) >= MIN_KEY_LENGTH)
+        self.long_secrets = tuple(each for each in self.all if len(each) >= MIN_LONG_SECRET_LENGTH)
         """Secrets that must not occur in a response."""
         self._bytes = [each.encode("utf-8", "surrogatepass") for each in self.long_secrets]
         self._plain = all(
@@ -91,14 +91,16 @@ def read_environment_secrets() -> Secrets:
     from pramana.providers.kinds import VARIABLES_BY_KIND
 
     names = {name for known in VARIABLES_BY_KIND.values() for name in known.key_variables}
-    return Secrets(key for name in names if (key := settings.read_variable(name)) and len(key) >= MIN_KEY_LENGTH)
+    return Secrets(
+        key for name in names if (key := settings.read_variable(name)) and len(key) >= MIN_LONG_SECRET_LENGTH
+    )
 
 
 def describe_leaked_key(source: str) -> str:
     """Return the error message for a response of a user's own code that contains such a key."""
     return (
         f"{source} contains an API key from the environment, and keys are never stored; if the key is not a secret, "
-        f"use one of fewer than {MIN_KEY_LENGTH} characters"
+        f"use one of fewer than {MIN_LONG_SECRET_LENGTH} characters"
     )
 
 

@@ -14,9 +14,9 @@ import aiohttp
 from yarl import URL
 
 from pramana import clock, settings
-from pramana.errors import AddressRefused, InvalidInput, ProviderError, Rejected, Unavailable, Unreachable
+from pramana.errors import AddressNotAllowed, InvalidInput, ProviderError, Rejected, Unavailable, Unreachable
 from pramana.providers.failures import parse_retry_after
-from pramana.providers.guard import AddressGuard, describe_disguised_host, describe_failure
+from pramana.providers.guard import AddressGuard, describe_failure, describe_refused_host
 
 MAX_URL_LENGTH = 2_000
 TIMEOUT_S = 10.0
@@ -59,11 +59,11 @@ def check_webhook_url(url: str) -> URL:
 
 
 def check_webhook(hook: Webhook) -> None:
-    """Raise `InvalidInput` or `AddressRefused` for a webhook that can never be delivered to; sends nothing."""
+    """Raise `InvalidInput` or `AddressNotAllowed` for a webhook that can never be delivered to; sends nothing."""
     url = check_webhook_url(hook.url)
     if hook.secret is not None and not 0 < len(hook.secret) <= MAX_SECRET_LENGTH:
         raise InvalidInput(f"the secret of the webhook has 1 to {MAX_SECRET_LENGTH} characters")
-    if not hook.allow_private and (why := describe_disguised_host(url)):
+    if not hook.allow_private and (why := describe_refused_host(url)):
         raise _make_address_refused_error(url, why)
 
 
@@ -125,8 +125,8 @@ def _make_status_error(host: str, response: aiohttp.ClientResponse) -> ProviderE
     return Rejected(f"the webhook at {host} answered {status}; check its URL", status=status)
 
 
-def _make_address_refused_error(url: URL, reason: str) -> AddressRefused:
-    return AddressRefused(
+def _make_address_refused_error(url: URL, reason: str) -> AddressNotAllowed:
+    return AddressNotAllowed(
         f"the webhook at {url.host_port_subcomponent} is not on the public Internet: {reason}; an administrator can "
         "allow private addresses under Settings, Server, or with allowPrivateAddresses in PATCH /api/settings"
     )

@@ -8,13 +8,17 @@ from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pramana.model import Run
-    from pramana.report.exports import FindRecordingPath, Results
+    from pramana.report.exports import CaseResultPairs, FindRecordingPath
 
 
 def export(
-    kind: str, run: "Run", results: "Results", out: IO[Any], recordings: "FindRecordingPath | None" = None
+    format_name: str,
+    run: "Run",
+    results: "CaseResultPairs",
+    out: IO[Any],
+    find_recording_path: "FindRecordingPath | None" = None,
 ) -> None:
-    """Write a run in one of the formats. Open files as UTF-8 with `newline=""`; HTML links the `recordings`."""
+    """Write a run in one of the formats. Open files as UTF-8 with `newline=""`; HTML links recordings."""
     from pramana.report.exporters import find_exporter, write_run
 
-    write_run(find_exporter(kind), run, results, out, recordings)
+    write_run(find_exporter(format_name), run, results, out, find_recording_path)

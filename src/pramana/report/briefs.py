@@ -7,7 +7,7 @@ from pramana.app.briefs import FailedResultView, RateView, RunBriefView
 from pramana.app.comparison_sides import describe_request_differences
 from pramana.app.comparisons import ComparisonView
 from pramana.app.local import ProblemView, ValidationView
-from pramana.app.views import Listed, ResultDetailView, RunView
+from pramana.app.views import ListPage, ResultDetailView, RunView
 from pramana.model import Outcome
 from pramana.replies import describe_reply
 from pramana.report import figures
@@ -18,7 +18,7 @@ MAX_SHOWN_TEXT_LENGTH = 500
 
 def render_run(run: RunBriefView) -> str:
     """Return the outcome of a run: pass rates, cost, and results without a verdict."""
-    lines = [_describe_state(run)]
+    lines = [_describe_run_status(run)]
     lines += [f"{model}: {render_rate(rate)}" for model, rate in run.by.get("model", {}).items()]
     cost = "not known" if run.cost_usd is None else f"${run.cost_usd:.4f}"
     lines.append(f"Cost: {cost}")
@@ -47,14 +47,14 @@ def render_rate(rate: RateView) -> str:
     return ", ".join([shown, *apart])
 
 
-def render_runs(page: Listed[RunView]) -> str:
+def render_runs(page: ListPage[RunView]) -> str:
     """Return one line per run."""
     if not page.total:
         return "No runs yet."
     return "\n".join([f"{pluralise(page.total, 'run')}, newest first:", *map(_format_run_line, page.items)])
 
 
-def render_failures(page: Listed[FailedResultView], first_number: int, outcome: str) -> str:
+def render_failures(page: ListPage[FailedResultView], first_number: int, outcome: str) -> str:
     """Return a page of failures with prompt, expectation, reply and reason.
 
     `first_number` is the number of the first.
@@ -121,7 +121,7 @@ def render_problem(problem: ProblemView) -> str:
     return ": ".join(each for each in (place, problem.path, f"{kind}{_shorten_to_line(problem.message)}") if each)
 
 
-def _describe_state(run: RunView) -> str:
+def _describe_run_status(run: RunView) -> str:
     if run.status == "finished":
         return f"Run {run.id} of {run.suite} finished: {run.stored:,} results."
     reason = f": {run.reason}" if run.reason else ""

@@ -95,7 +95,7 @@ def _format_transcript(run: Run, case: Case, result: Result, read_blob: Callable
             yield wrap_text(rated, MAX_COLUMNS, "    rubric scores: ", "      ")
         if judgement.judge_question:
             yield from _wrap_text(judgement.judge_question, "    judge's question: ", "      ")
-        for answer in judgement.unquoted_responses:
+        for answer in judgement.responses_missing_from_reason:
             yield from _wrap_text(answer.strip() or "(nothing)", "    judge's reply: ", "      ")
 
 

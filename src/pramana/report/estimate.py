@@ -11,15 +11,15 @@ NAME_JUDGE_ADVICE = "--judge MODEL names another judge"
 """What users of the command line can do about a model that judges its own replies."""
 
 
-def render_estimate(estimate: EstimateView, remedy: str = NAME_JUDGE_ADVICE) -> str:
+def render_estimate(estimate: EstimateView, judge_advice: str = NAME_JUDGE_ADVICE) -> str:
     """Return an estimate line by line: the totals, each model and judge, and the warnings.
 
-    `remedy` is what to do about models that judge their own replies, in the words of the front end.
+    `judge_advice` is what to do about models that judge their own replies, in the words of the front end.
     """
-    return "\n".join(_format_estimate_lines(estimate, remedy))
+    return "\n".join(_format_estimate_lines(estimate, judge_advice))
 
 
-def _format_estimate_lines(estimate: EstimateView, remedy: str) -> Iterator[str]:
+def _format_estimate_lines(estimate: EstimateView, judge_advice: str) -> Iterator[str]:
     sizes = (
         pluralise(estimate.cases, "case"),
         pluralise(estimate.results, "result"),
@@ -41,11 +41,13 @@ def _format_estimate_lines(estimate: EstimateView, remedy: str) -> Iterator[str]
         yield f"Warning: no price is known for {name}, so the cost is unknown"
     if estimate.self_judged:
         models = sum(each.purpose == "model" for each in estimate.shares)
-        yield make_self_judging_sentence(estimate.self_judged, models, remedy)
+        yield make_self_judging_sentence(estimate.self_judged, models, judge_advice)
     yield f"Nothing was sent or stored. {estimate.note}"
 
 
-def make_self_judging_sentence(models: Sequence[str], model_count: int, remedy: str = NAME_JUDGE_ADVICE) -> str:
+def make_self_judging_sentence(
+    self_judging_models: Sequence[str], model_count: int, judge_advice: str = NAME_JUDGE_ADVICE
+) -> str:
     """Return a sentence naming the models that judge their own replies.
 
     `model_count` is the number of models in the run.
@@ -53,10 +55,14 @@ def make_self_judging_sentence(models: Sequence[str], model_count: int, remedy: 
     >>> make_self_judging_sentence(["gpt-5"], 1)
     'gpt-5 judges its own replies; --judge MODEL names another judge.'
     """
-    if 1 < model_count == len(models):
-        return f"Each model judges its own replies; {remedy}."
-    names = " and ".join([", ".join(models[:-1]), models[-1]] if len(models) > 1 else models)
-    return f"{names} {'judges its' if len(models) == 1 else 'judge their'} own replies; {remedy}."
+    if 1 < model_count == len(self_judging_models):
+        return f"Each model judges its own replies; {judge_advice}."
+    names = " and ".join(
+        [", ".join(self_judging_models[:-1]), self_judging_models[-1]]
+        if len(self_judging_models) > 1
+        else self_judging_models
+    )
+    return f"{names} {'judges its' if len(self_judging_models) == 1 else 'judge their'} own replies; {judge_advice}."
 
 
 def _format_tokens(estimate: EstimateView | ShareView) -> str:

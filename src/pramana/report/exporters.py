@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT_ALIASES = {"xml": "junit", "md": "markdown"}
 """Alternative names of formats, by file extension."""
-Pairs = Iterable[tuple[Case, Result]]
+CaseResultPairs = Iterable[tuple[Case, Result]]
 ExportFunction = Callable[[Run, "Iterator[ResultDetailView]", Any], None]
 """Writes a run and its results, one by one, to a file open for text or for bytes."""
 
@@ -75,7 +75,7 @@ def exporter(name: str, *, ending: str, binary: bool = False) -> Callable[[Expor
     return make
 
 
-def _call_exporter(name: str, function: ExportFunction, run: Run, results: Pairs, out: IO[Any]) -> None:
+def _call_exporter(name: str, function: ExportFunction, run: Run, results: CaseResultPairs, out: IO[Any]) -> None:
     from pramana.app.runs import result_detail_view
 
     views = (
@@ -137,22 +137,22 @@ def write_file(
     exporter_: Exporter,
     path: Path,
     run: Run,
-    results: Pairs,
-    recordings: Callable[[Case, Result], str | None] | None = None,
+    results: CaseResultPairs,
+    find_recording_path: Callable[[Case, Result], str | None] | None = None,
 ) -> None:
     """Write a run to a file. An existing file is replaced only once the new one is complete."""
     with _open_output(exporter_, path) as out:
-        write_run(exporter_, run, results, out, recordings)
+        write_run(exporter_, run, results, out, find_recording_path)
 
 
-def write_runs_file(exporter_: Exporter, path: Path, runs: Iterable[tuple[Run, Pairs]]) -> None:
+def write_runs_file(exporter_: Exporter, path: Path, runs: Iterable[tuple[Run, CaseResultPairs]]) -> None:
     """Write several runs to one file, as `write_file` does; raise `InvalidInput` if the format holds only one run."""
     write = get_multi_run_writer(exporter_)
     with _open_output(exporter_, path) as out:
         write(runs, out)
 
 
-def get_multi_run_writer(exporter_: Exporter) -> Callable[[Iterable[tuple[Run, Pairs]], IO[Any]], None]:
+def get_multi_run_writer(exporter_: Exporter) -> Callable[[Iterable[tuple[Run, CaseResultPairs]], IO[Any]], None]:
     """Return the function that writes several runs; raise `InvalidInput` if the format holds only one run."""
     if exporter_.write_several is None:
         able = [name for name in exporters.builtin if find_exporter(name).write_several]
@@ -200,12 +200,12 @@ def _replace_atomically(path: Path) -> Iterator[Path]:
 def write_run(
     exporter_: Exporter,
     run: Run,
-    results: Pairs,
+    results: CaseResultPairs,
     out: IO[Any],
-    recordings: Callable[[Case, Result], str | None] | None = None,
+    find_recording_path: Callable[[Case, Result], str | None] | None = None,
 ) -> None:
     """Write a run to an open file."""
     if exporter_.links_recordings:
-        exporter_.write(run, results, out, recordings)
+        exporter_.write(run, results, out, find_recording_path)
     else:
         exporter_.write(run, results, out)

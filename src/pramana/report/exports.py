@@ -24,10 +24,10 @@ from pramana.report.terminal import to_json
 
 Format = Literal["json", "jsonl", "csv", "parquet", "junit", "markdown", "html"]
 FORMATS: tuple[Format, ...] = get_args(Format)
-Results = Iterable[tuple[Case, Result]]
+CaseResultPairs = Iterable[tuple[Case, Result]]
 FindRecordingPath = Callable[[Case, Result], str | None]
 """Returns the path of a call's recording relative to the exported file; None if it was not exported with it."""
-MAX_NAME_PART_LENGTH = 40
+MAX_RECORDING_NAME_PART_LENGTH = 40
 """Characters of case and model in a recording's name: both may be long, and variant and repeat must fit too."""
 
 MAX_RECORDING_NAME_LENGTH = 160
@@ -62,7 +62,12 @@ def make_recording_name(case: Case, result: Result) -> str | None:
     if result.reply is None or result.reply.call is None:
         return None
     key = result.key
-    parts = [case.id[:MAX_NAME_PART_LENGTH], key.model[:MAX_NAME_PART_LENGTH], key.variant, f"repeat-{key.repeat + 1}"]
+    parts = [
+        case.id[:MAX_RECORDING_NAME_PART_LENGTH],
+        key.model[:MAX_RECORDING_NAME_PART_LENGTH],
+        key.variant,
+        f"repeat-{key.repeat + 1}",
+    ]
     parts = parts if key.repeat else parts[:-1]
     name = re.sub(r"[^\w.+=-]+", "_", "__".join(parts), flags=re.ASCII).lstrip("._-")[:MAX_RECORDING_NAME_LENGTH]
     return f"{name}__{result.reply.call.log.removeprefix('sha256:')[:8]}"
@@ -96,12 +101,12 @@ def map_provider_model_names(run: Run) -> dict[str, str]:
 # ── JSON, in the shape the existing community uses ──
 
 
-def write_json(run: Run, results: Results, out: TextIO) -> None:
+def write_json(run: Run, results: CaseResultPairs, out: TextIO) -> None:
     """Write a list with one block per model, one result per line; see `write_runs_json`."""
     write_runs_json([(run, results)], out)
 
 
-def write_runs_json(runs: Iterable[tuple[Run, Results]], out: TextIO) -> None:
+def write_runs_json(runs: Iterable[tuple[Run, CaseResultPairs]], out: TextIO) -> None:
     """Write a list with one block per run and model, one result per line.
 
     Besides the published fields, the file has those that make it safe to compare: `case_digest`, which distinguishes
@@ -121,7 +126,7 @@ def write_runs_json(runs: Iterable[tuple[Run, Results]], out: TextIO) -> None:
     out.write("\n]\n" if written else "[]\n")
 
 
-def _write_blocks(run: Run, results: Results, out: TextIO, *, has_preceding_blocks: bool) -> int:
+def _write_blocks(run: Run, results: CaseResultPairs, out: TextIO, *, has_preceding_blocks: bool) -> int:
     """Write one block per model and return how many; `has_preceding_blocks` means that other blocks precede them."""
     plan, names, ids = run.plan, list_model_names(run), map_provider_model_names(run)
     rates = {name: dict.fromkeys(Outcome, 0) for name in names}
@@ -399,7 +404,7 @@ def make_results_schema() -> dict[str, Any]:
 # ── JUnit XML ──
 
 
-def write_junit(run: Run, results: Results, out: TextIO) -> None:
+def write_junit(run: Run, results: CaseResultPairs, out: TextIO) -> None:
     """Write one test suite per model; failures, errors and results without a verdict stay distinct."""
     names = list_model_names(run)
     counts = {name: dict.fromkeys(Outcome, 0) for name in names}

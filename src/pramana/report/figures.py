@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pramana.analyse.intervals import Interval
-from pramana.analyse.numbers import format_duration as format_duration  # noqa: PLC0414 - re-exported with the other formats
 from pramana.analyse.numbers import (
+    format_difference_in_points,
     format_error_rate,
     format_parameter,
     format_point_difference,
-    format_points,
     pluralise,
 )
+from pramana.analyse.numbers import format_duration as format_duration  # noqa: PLC0414 - re-exported with the other formats
 from pramana.analyse.numbers import format_interval as format_interval  # noqa: PLC0414
 from pramana.analyse.numbers import format_percent as format_percent  # noqa: PLC0414
 from pramana.analyse.repeats import RepeatRates
@@ -33,7 +33,7 @@ from pramana.analyse.voice import (
     name_speech_recognition,
 )
 from pramana.embedded.engines import EngineInfo
-from pramana.model import Key, Plan, Reply, Run, Target
+from pramana.model import Plan, Reply, ResultKey, Run, Target
 from pramana.replies import describe_reply
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _escape_code_point(code_point: int) -> str:
     )
 
 
-CALL_STAGES: Mapping[str, str] = {
+CALL_STAGE_DESCRIPTIONS: Mapping[str, str] = {
     "ringing": "ringing",
     "caller": "caller speaking",
     "waiting": "waiting for the agent",
@@ -90,7 +90,8 @@ def describe_call_stages(call_counts: Mapping[Any, int]) -> str:
     """
     many = sum(call_counts.values()) > 1
     return ", ".join(
-        f"{count} {CALL_STAGES[stage]}" if many else CALL_STAGES[stage] for stage, count in call_counts.items()
+        f"{count} {CALL_STAGE_DESCRIPTIONS[stage]}" if many else CALL_STAGE_DESCRIPTIONS[stage]
+        for stage, count in call_counts.items()
     )
 
 
@@ -138,11 +139,11 @@ def describe_parameters(run: Run) -> str:
     return ", ".join(said)
 
 
-def describe_variation(
+def describe_model_variant_and_repeat(
     models: Sized,
     variants: Sized,
     repeat_count: int,
-    result: "FailedResult | Key | ResultView",
+    result: "FailedResult | ResultKey | ResultView",
     *,
     with_model: bool = True,
 ) -> str:
@@ -150,9 +151,11 @@ def describe_variation(
 
     Without `with_model` the model is left out, for callers that name it anyway.
 
-    >>> voiced = Key("sha256:1", "m", "voice", 1)
-    >>> describe_variation(["m"], ["text", "voice"], 3, voiced), describe_variation(["m"], ["voice"], 1, voiced)
-    ('voice, repeat 2', '')
+    >>> voiced = ResultKey("sha256:1", "m", "voice", 1)
+    >>> describe_model_variant_and_repeat(["m"], ["text", "voice"], 3, voiced)
+    'voice, repeat 2'
+    >>> describe_model_variant_and_repeat(["m"], ["voice"], 1, voiced)
+    ''
     """
     parts = [result.model] if with_model and len(models) > 1 else []
     parts += [result.variant] if len(variants) > 1 else []
@@ -160,10 +163,10 @@ def describe_variation(
     return ", ".join(parts)
 
 
-def describe_repetition(result_count: int, model_count: int, repeat_count: int, variant_count: int) -> str:
+def describe_counts_per_dimension(result_count: int, model_count: int, repeat_count: int, variant_count: int) -> str:
     """Describe cases, models, repeats and variants if a case has several results; else return an empty text.
 
-    >>> describe_repetition(60, 2, 3, 1), describe_repetition(20, 1, 1, 1)
+    >>> describe_counts_per_dimension(60, 2, 3, 1), describe_counts_per_dimension(20, 1, 1, 1)
     ('10 cases, 2 models, 3 repeats', '')
     """
     a_case = model_count * repeat_count * variant_count
@@ -174,15 +177,15 @@ def describe_repetition(result_count: int, model_count: int, repeat_count: int, 
     return ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in named if count > 1)
 
 
-def describe_interval_units(run: Run) -> str:
+def describe_what_intervals_count(run: Run) -> str:
     """Return a sentence on what a run's intervals count if cases have several results; else an empty text."""
-    often = describe_repetition(run.expected, len(run.plan.targets), run.plan.repeats, len(run.plan.variants))
-    return make_interval_units_sentence(often) if often else ""
+    often = describe_counts_per_dimension(run.expected, len(run.plan.targets), run.plan.repeats, len(run.plan.variants))
+    return make_intervals_count_cases_note(often) if often else ""
 
 
-def make_interval_units_sentence(repetition: str) -> str:
+def make_intervals_count_cases_note(counts_text: str) -> str:
     """Return a sentence that, with this repetition, intervals count cases."""
-    return f"{repetition}: the intervals count cases, not answers."
+    return f"{counts_text}: the intervals count cases, not answers."
 
 
 def get_interval_bounds(rate: Rate) -> tuple[float, float] | None:
@@ -203,7 +206,7 @@ def has_replies(summary: Summary) -> bool:
     return bool(timed or any(each.known or each.unknown for each in tokens))
 
 
-def is_metered(targets: "Iterable[Target | TargetView]", summary: Summary) -> bool:
+def should_show_tokens(targets: "Iterable[Target | TargetView]", summary: Summary) -> bool:
     """Return whether to show tokens: not for functions and commands, which rarely count them, if they did not.
 
     The unknown sum of any other model is shown as unknown.
@@ -220,7 +223,7 @@ def describe_spending(run: Run, summary: Summary) -> str:
     if not has_replies(summary):
         return ""
     times, judges = summary.latency, describe_judging_cost(summary)
-    metered = is_metered(run.plan.targets, summary)
+    metered = should_show_tokens(run.plan.targets, summary)
     parts = (
         [f"Tokens: {format_partial_count(summary.input_tokens)} in, {format_partial_count(summary.output_tokens)} out"]
         if metered
@@ -382,11 +385,11 @@ def get_reply_text(reply: "Reply | ReplyView | None") -> str:
     return describe_reply(reply.text, reply.tool_calls) if reply else ""
 
 
-def describe_voice(voice: RunVoice) -> Iterator[tuple[str, str, str]]:
+def describe_call_measurements(voice: RunVoice) -> Iterator[tuple[str, str, str]]:
     """Yield the model, the variant and the measurements of its calls, in one sentence."""
     for each in voice.by:
         said = [_format_percentiles(each.voice_to_voice), *describe_unreliable_times(each.turn_taking)]
-        silence = each.leading_silence_s
+        silence = each.median_leading_silence_s
         said += [f"leading silence p50 {format_duration(silence)}"] if silence is not None else []
         said += describe_turn_taking(each.turn_taking)
         heard, referred = each.heard, each.referred
@@ -405,7 +408,7 @@ def describe_voice(voice: RunVoice) -> Iterator[tuple[str, str, str]]:
         causes = ", ".join(f"{count:,} {cause}" for cause, count in cost.causes.items() if count)
         low, high = map(format_point_difference, cost.interval)
         lost = f"{len(cost.lost):,} lost{f' ({causes})' if causes else ''}, {cost.gained:,} gained"
-        difference = f"{format_points(cost.difference)} ({low} to {high}, {cost.pairs:,} pairs)"
+        difference = f"{format_difference_in_points(cost.difference)} ({low} to {high}, {cost.pairs:,} pairs)"
         yield cost.model, f"{cost.variant} against text", f"{difference}: {lost}."
 
 
@@ -455,7 +458,7 @@ def format_word_errors(word_errors: WordErrors) -> str:
     return f"{format_error_rate(word_errors.rate)} ({errors} in {words})"
 
 
-def describe_judged_by_recording(run: Run, voice: RunVoice) -> str:
+def describe_verdicts_from_recording(run: Run, voice: RunVoice) -> str:
     """Describe how many verdicts rest on our transcript of the recording; empty if none do."""
     count = sum(each.by_ear for each in voice.by)
     if not count:

@@ -14,7 +14,7 @@ from pramana.analyse.summary import ResultTally
 from pramana.app.runs import result_detail_view, run_detail_view
 from pramana.model import Case, Outcome, Result, Run
 from pramana.report.exporters import Exporter
-from pramana.report.exports import FindRecordingPath, Results, copy_temporary_file, open_temporary_files
+from pramana.report.exports import CaseResultPairs, FindRecordingPath, copy_temporary_file, open_temporary_files
 from pramana.report.figures import (
     describe_parameters,
     describe_selection,
@@ -24,18 +24,20 @@ from pramana.report.figures import (
 )
 from pramana.report.look import DARK_COLOURS, LIGHT_COLOURS, format_css_variables, make_stylesheet
 from pramana.report.markup import SafeHtml, join_html, render_text, render_untrusted_text, tag
-from pramana.report.prose import render_prose
+from pramana.report.prose import render_plain_prose
 from pramana.report.result_detail import render_checks, render_exchange
 from pramana.report.run_summary import render_summary
 
-SHOWN_RESULTS = 500
+MAX_SHOWN_RESULTS_PER_OUTCOME = 500
 """Results shown per outcome; a longer page is slow to open and too long to read."""
 
 SHOWN_ROWS = 100
 _OUTCOME_ORDER = (Outcome.FAILED, Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED, Outcome.PASSED)
 
 
-def write_html(run: Run, results: Results, out: TextIO, recordings: FindRecordingPath | None = None) -> None:
+def write_html(
+    run: Run, results: CaseResultPairs, out: TextIO, find_recording_path: FindRecordingPath | None = None
+) -> None:
     """Write the whole file."""
     tally, spread = ResultTally.for_run(run), SpreadTally.for_run(run)
     counts = dict.fromkeys(_OUTCOME_ORDER, 0)
@@ -45,8 +47,8 @@ def write_html(run: Run, results: Results, out: TextIO, recordings: FindRecordin
             spread.add(result)
             outcome = result.outcome
             counts[outcome] += 1
-            if counts[outcome] <= SHOWN_RESULTS:
-                at = recordings(case, result) if recordings else None
+            if counts[outcome] <= MAX_SHOWN_RESULTS_PER_OUTCOME:
+                at = find_recording_path(case, result) if find_recording_path else None
                 listed[outcome].write(_render_result(run, case, result, at) + "\n")
         summary = tally.summary()
         out.write(_HTML_HEAD.format(title=render_text(make_title(run, summary)), style=_CSS))
@@ -55,7 +57,7 @@ def write_html(run: Run, results: Results, out: TextIO, recordings: FindRecordin
         out.write("<section><h2>Results</h2>\n")
         for outcome in _OUTCOME_ORDER:
             if counts[outcome]:
-                more = counts[outcome] - SHOWN_RESULTS
+                more = counts[outcome] - MAX_SHOWN_RESULTS_PER_OUTCOME
                 out.write(tag("h3", outcome.value.capitalize(), " ", tag("small", f"{counts[outcome]:,}")))
                 copy_temporary_file(listed[outcome], out)
                 if more > 0:
@@ -80,7 +82,9 @@ def _render_header(run: Run) -> SafeHtml:
         tag("p", join_html(map(render_untrusted_text, asked), ", "), class_="quiet"),
     ]
     if plan.system_prompt:
-        lines.append(tag("details", tag("summary", "System prompt"), render_prose(plan.system_prompt, "System prompt")))
+        lines.append(
+            tag("details", tag("summary", "System prompt"), render_plain_prose(plan.system_prompt, "System prompt"))
+        )
     if plan.selection:
         part = render_untrusted_text(describe_selection(plan.selection))
         lines.append(tag("p", "A selection, not the whole suite: ", part, class_="warn"))
@@ -91,7 +95,7 @@ def _render_header(run: Run) -> SafeHtml:
     return tag("header", tag("h1", render_untrusted_text(plan.suite)), lines)
 
 
-def _render_result(run: Run, case: Case, result: Result, recording: str | None) -> SafeHtml:
+def _render_result(run: Run, case: Case, result: Result, recording_path: str | None) -> SafeHtml:
     key, reply, view = result.key, result.reply, result_detail_view(0, case, result)
     labels = [render_untrusted_text(key.model)] if len(run.plan.targets) > 1 else []
     labels += [render_text(key.variant)] if key.variant != "text" else []
@@ -110,7 +114,7 @@ def _render_result(run: Run, case: Case, result: Result, recording: str | None) 
         tag("p", join_html((render_untrusted_text(each) for each in facets if each), " · "), class_="quiet small"),
         render_exchange(view),
         render_checks(view.checks, evidence=False),
-        _render_recording(run, case, result, recording),
+        _render_recording(run, case, result, recording_path),
         class_=result.outcome.value,
     )
 

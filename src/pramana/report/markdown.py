@@ -14,17 +14,17 @@ from pramana.analyse.scores import read_rubric_ratings
 from pramana.analyse.summary import BREAKDOWNS, Rate, ResultTally, Summary, explain_outcome
 from pramana.model import Case, Outcome, Result, Run
 from pramana.report.exporters import Exporter
-from pramana.report.exports import Results
+from pramana.report.exports import CaseResultPairs
 from pramana.report.figures import (
     RUBRIC_TITLE,
+    describe_call_measurements,
     describe_engines,
-    describe_interval_units,
-    describe_judged_by_recording,
     describe_repeats,
     describe_scores,
     describe_spending,
-    describe_voice,
+    describe_verdicts_from_recording,
     describe_voice_setup,
+    describe_what_intervals_count,
     escape_unprintable,
     format_percent,
     format_rate_interval,
@@ -42,8 +42,8 @@ TEXT_LENGTHS = (1_000, 500, 200, 80, 40, 20)
 """Characters shown of a prompt, a reply and a reason: the largest number with which all failures fit is used."""
 SHOWN_REASONS = 20
 SHOWN_ROWS = 50
-SHOWN_NOTES = 10
-SHOWN_JUDGES = 5
+MAX_SHOWN_REPRODUCIBILITY_NOTES = 10
+MAX_SHOWN_MIXED_JUDGE_WARNINGS = 5
 _MAX_REASON_LENGTH = 160
 _TABLE_HEADS = ("Pass rate", "95 % interval", "Passed", "Failed", "Errored", "Unscored", "Skipped")
 
@@ -62,9 +62,11 @@ class _Page:
         self.text += text
         self._room -= _count_utf16_units(text)
 
-    def add_block(self, heading: str, lines: Sequence[str], total: int, more_text: str, ending: str = "") -> None:
+    def add_block(
+        self, heading: str, lines: Sequence[str], total: int, more_line_format: str, ending: str = ""
+    ) -> None:
         """Add a head, as many lines as fit, the number of further ones out of `total`, and a tail."""
-        room = self._room - _count_utf16_units(heading + more_text + ending) - len(f"{total:,}")
+        room = self._room - _count_utf16_units(heading + more_line_format + ending) - len(f"{total:,}")
         kept = []
         for line in lines:
             room -= _count_utf16_units(line)
@@ -74,7 +76,7 @@ class _Page:
             kept.append(line)
         if kept:
             left = total - len(kept)
-            self.add(heading + "".join(kept) + (more_text.format(left) if left else "") + ending)
+            self.add(heading + "".join(kept) + (more_line_format.format(left) if left else "") + ending)
 
 
 class _Failures:
@@ -106,7 +108,7 @@ def _count_utf16_units(text: str) -> int:
     return len(text) + sum(each > "\uffff" for each in text)
 
 
-def write_markdown(run: Run, results: Results, out: TextIO) -> None:
+def write_markdown(run: Run, results: CaseResultPairs, out: TextIO) -> None:
     """Write a summary and all failures, always within the 65,536 characters of a comment."""
     tally, failures = ResultTally.for_run(run), _Failures()
     for case, result in results:
@@ -114,10 +116,10 @@ def write_markdown(run: Run, results: Results, out: TextIO) -> None:
         if result.outcome is Outcome.FAILED:
             failures.add(run, case, result)
     summary = tally.summary()
-    end = _format_ending(run, summary)
+    end = _format_page_footer(run, summary)
     page = _Page(MAX_PAGE_LENGTH - _count_utf16_units(end) - len(_SHORTENED_NOTE))
     page.add(f"### {_escape_inline(make_title(run, summary))}\n\n{_describe_no_verdicts(summary)}")
-    page.add(f"{_describe_unfinished(run)}{_describe_judges(summary)}{_describe_counts(run)}")
+    page.add(f"{_describe_unfinished(run)}{_describe_judges(summary)}{_format_interval_note(run)}")
     _add_table(page, [((name,), rate) for name, rate in summary.by["model"].items()])
     page.is_shortened = len(failures.lines) < failures.count
     page.add_block(f"\n**{failures.count:,} failed**\n\n", failures.lines, failures.count, "- and {:,} more\n")
@@ -178,8 +180,8 @@ def _add_rubric(page: _Page, summary: Summary) -> None:
     page.add_block(f"\n**{RUBRIC_TITLE}**\n\n{table}", lines, len(rows), "\nand {:,} more\n")
 
 
-def _describe_counts(run: Run) -> str:
-    said = describe_interval_units(run)
+def _format_interval_note(run: Run) -> str:
+    said = describe_what_intervals_count(run)
     return f"{said}\n\n" if said else ""
 
 
@@ -191,29 +193,29 @@ def _describe_no_verdicts(summary: Summary) -> str:
 def _describe_judges(summary: Summary) -> str:
     mixed = "".join(
         f"**The verdicts come from several judges: {_escape_inline(each, 300)}**\n\n"
-        for each in summary.mixed_judges[:SHOWN_JUDGES]
+        for each in summary.mixed_judges[:MAX_SHOWN_MIXED_JUDGE_WARNINGS]
     )
     return mixed + (f"{_escape_inline(summary.judged_by, 300)}\n\n" if summary.judged_by else "")
 
 
-def _format_ending(run: Run, summary: Summary) -> str:
+def _format_page_footer(run: Run, summary: Summary) -> str:
     notes = [f"\nNot reproducible: {_escape_inline(note)}\n" for note in summary.not_reproducible]
     more = (
-        f"\nand {len(notes) - SHOWN_NOTES:,} more notes on what is not reproducible\n"
-        if len(notes) > SHOWN_NOTES
+        f"\nand {len(notes) - MAX_SHOWN_REPRODUCIBILITY_NOTES:,} more notes on what is not reproducible\n"
+        if len(notes) > MAX_SHOWN_REPRODUCIBILITY_NOTES
         else ""
     )
     version = _escape_inline(run.plan.runner_version)
     made = f"Run {_escape_inline(run.reference)}, {_escape_inline(run.created)}, Pramana {version}"
-    measured = describe_voice(summary.voice) if summary.voice else ()
+    measured = describe_call_measurements(summary.voice) if summary.voice else ()
     spoken = "".join(f"\n- {_escape_inline(who)}, {_escape_inline(how)}: {what}" for who, how, what in measured)
-    ear = describe_judged_by_recording(run, summary.voice) if summary.voice else ""
+    ear = describe_verdicts_from_recording(run, summary.voice) if summary.voice else ""
     spoken += f"\n- {_escape_inline(ear)}" if ear else ""
     aloud = describe_voice_setup(run.plan)
     heard = f"\n**Voice**{f', {_escape_inline(aloud)}' if aloud else ''}\n{spoken}\n" if spoken else ""
     ran = f"\n{_escape_inline(describe_engines(summary.engines), 600)}\n" if summary.engines else ""
     sums = f"\n{line}\n" if (line := describe_spending(run, summary)) else ""
-    return f"{sums}{ran}{heard}{''.join(notes[:SHOWN_NOTES])}{more}\n<sub>{made}</sub>\n"
+    return f"{sums}{ran}{heard}{''.join(notes[:MAX_SHOWN_REPRODUCIBILITY_NOTES])}{more}\n<sub>{made}</sub>\n"
 
 
 def _describe_unfinished(run: Run) -> str:
@@ -230,9 +232,9 @@ def _format_failure(run: Run, case: Case, result: Result, max_text_length: int) 
     judged = "".join(_format_judgement(each, max_text_length) for each in list_judgements(case, result.checks))
     return (
         f"- {_make_code_span(case.id, 60)}{where}: "
-        f"{_make_shortened_code_span(explain_outcome(result), max_text_length)}\n"
-        f"  - Prompt: {_make_shortened_code_span(case.turns[-1].text, max_text_length)}\n"
-        f"  - Reply: {_make_shortened_code_span(get_reply_text(result.reply), max_text_length)}\n"
+        f"{_make_code_span_noting_length(explain_outcome(result), max_text_length)}\n"
+        f"  - Prompt: {_make_code_span_noting_length(case.turns[-1].text, max_text_length)}\n"
+        f"  - Reply: {_make_code_span_noting_length(get_reply_text(result.reply), max_text_length)}\n"
         f"{_format_tool_calls(result, max_text_length)}"
         f"{judged}"
     )
@@ -242,23 +244,22 @@ def _format_tool_calls(result: Result, max_text_length: int) -> str:
     """Return the tools that a model called; for a reply without text, the line before has them."""
     if result.reply is None or not result.reply.tool_calls or not result.reply.text.strip():
         return ""
-    return (
-        f"  - Tool calls: {_make_shortened_code_span(', '.join(map(str, result.reply.tool_calls)), max_text_length)}\n"
-    )
+    calls = ", ".join(map(str, result.reply.tool_calls))
+    return f"  - Tool calls: {_make_code_span_noting_length(calls, max_text_length)}\n"
 
 
 def _format_judgement(judgement: JudgedCheck, max_text_length: int) -> str:
     """Return a judge's question, responses and ratings, except those that the reason quotes."""
     asked = (
-        f"  - Judge's question: {_make_shortened_code_span(judgement.judge_question, max_text_length)}\n"
+        f"  - Judge's question: {_make_code_span_noting_length(judgement.judge_question, max_text_length)}\n"
         if judgement.judge_question
         else ""
     )
     rated = format_rubric_scores(read_rubric_ratings(judgement.check))
     asked += f"  - Rubric scores: {rated}\n" if rated else ""
     return asked + "".join(
-        f"  - Judge's reply: {_make_shortened_code_span(each, max_text_length)}\n"
-        for each in judgement.unquoted_responses
+        f"  - Judge's reply: {_make_code_span_noting_length(each, max_text_length)}\n"
+        for each in judgement.responses_missing_from_reason
     )
 
 
@@ -288,7 +289,7 @@ def _make_code_span(text: str, max_length: int) -> str:
     return f"{fence} {line} {fence}" if longest else f"{fence}{line}{fence}"
 
 
-def _make_shortened_code_span(text: str, max_length: int) -> str:
+def _make_code_span_noting_length(text: str, max_length: int) -> str:
     """Return text as a code span; if it is cut, add its length."""
     cut = len(" ".join(escape_unprintable(text).split())) > max_length
     return (

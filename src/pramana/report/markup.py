@@ -16,7 +16,7 @@ from pramana.report.look import OUTCOME_SIGNS
 
 MAX_TEXT_LENGTH = 20_000
 """Characters shown of a text; the API returns all of it."""
-MIN_CUT_LENGTH = 30
+MIN_CHARACTERS_WORTH_CUTTING = 30
 """The fewest characters worth cutting: the note that they are missing takes as much room."""
 
 
@@ -73,7 +73,7 @@ def render_text(content: str, max_length: int = MAX_TEXT_LENGTH) -> SafeHtml:
 
 
 def _cut_text(content: str, max_length: int) -> str:
-    if len(content) < max_length + MIN_CUT_LENGTH:
+    if len(content) < max_length + MIN_CHARACTERS_WORTH_CUTTING:
         return content
     return f"{content[:max_length]} … and {len(content) - max_length:,} more characters"
 
@@ -121,7 +121,7 @@ def render_json(data: Any, label: str) -> SafeHtml:
     return render_preformatted("".join(found), label)
 
 
-_MIN_LENGTH_TO_CUT = MAX_TEXT_LENGTH + MIN_CUT_LENGTH
+_MIN_LENGTH_TO_CUT = MAX_TEXT_LENGTH + MIN_CHARACTERS_WORTH_CUTTING
 """The length from which a text is cut."""
 
 

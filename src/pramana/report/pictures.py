@@ -26,7 +26,7 @@ from pramana.report.markup import (
 )
 
 MAX_TICKS = 6
-SHOWN_ROWS = 12
+MAX_UNFOLDED_ROWS = 12
 """Rows shown of a breakdown; a suite may have a thousand tags."""
 MAX_FOLDED_ROWS = 500
 """Further rows of a breakdown, collapsed at first."""
@@ -48,7 +48,10 @@ MIN_DIFFERENCE_SPAN = 0.05
 
 
 def draw_rates(
-    dimension: str, rows: Mapping[str, Rate], max_rows: int = SHOWN_ROWS, make_url: Callable[[str], str] | None = None
+    dimension: str,
+    rows: Mapping[str, Rate],
+    max_rows: int = MAX_UNFOLDED_ROWS,
+    make_url: Callable[[str], str] | None = None,
 ) -> SafeHtml:
     """Return a table of pass rates by value, each with a bar, its interval and its counts.
 
@@ -61,7 +64,7 @@ def draw_rates(
 def draw_rates_by_model(
     dimension: str,
     rows: Mapping[str, Mapping[str, Rate]],
-    max_rows: int = SHOWN_ROWS,
+    max_rows: int = MAX_UNFOLDED_ROWS,
     make_url: Callable[[str], str] | None = None,
 ) -> SafeHtml:
     """Return a table of pass rates by value, with one row per model."""
@@ -144,9 +147,9 @@ class TimeMark:
 
 
 def draw_distribution(
-    title: str, measure: str, bins: Sequence[Bin], spread: Spread, missing_note: str = "", max_count: int = 0
+    title: str, timed_items_name: str, bins: Sequence[Bin], spread: Spread, missing_note: str = "", max_count: int = 0
 ) -> SafeHtml:
-    """Return the distribution of some times as a figure; `measure` names what was timed.
+    """Return the distribution of some times as a figure; `timed_items_name` names what was timed.
 
     `missing_note` describes what has no time, and so is not drawn. `max_count` is the highest bar of all charts that
     stand beside this one, so that their bars have one scale.
@@ -159,7 +162,9 @@ def draw_distribution(
         words = tag("figcaption", tag("b", title), tag("span", said, class_="quiet"), beside)
         return tag("figure", words, class_="figure")
     marks = [TimeMark("p50", median), TimeMark("p95", p95)]
-    said = f"{count:,} {measure} · fastest {format_duration(spread.min)}, slowest {format_duration(spread.max)}"
+    said = (
+        f"{count:,} {timed_items_name} · fastest {format_duration(spread.min)}, slowest {format_duration(spread.max)}"
+    )
     scale = f"time axis logarithmic, highest bar {max(each.count for each in bins):,}"
     return tag(
         "figure",
@@ -176,17 +181,19 @@ def _describe_histogram(bins: Sequence[Bin], marks: Iterable[TimeMark]) -> str:
     return "; ".join(said)
 
 
-def draw_histogram(bins: Sequence[Bin], marks: Sequence[TimeMark], label: str, max_count: int = 0) -> SafeHtml:
+def draw_histogram(
+    bins: Sequence[Bin], marks: Sequence[TimeMark], text_alternative: str, full_height_count: int = 0
+) -> SafeHtml:
     """Draw a histogram, with some times marked and others along the axis.
 
-    Bins have `from`, `to` and `count` and are contiguous; all are drawn equally wide. `max_count` is the count that
-    fills the height, if it is more than the highest bar.
+    Bins have `from`, `to` and `count` and are contiguous; all are drawn equally wide. `full_height_count` is the count
+    that fills the height, if it is more than the highest bar.
     """
-    max_count, width = max(max_count, *(each.count for each in bins)), 1000 / len(bins)
+    full_height_count, width = max(full_height_count, *(each.count for each in bins)), 1000 / len(bins)
     drawn = []
     for place, each in enumerate(bins):
         if each.count:
-            height = max(_MIN_BAR_HEIGHT, _HISTOGRAM_HEIGHT * each.count / max_count)
+            height = max(_MIN_BAR_HEIGHT, _HISTOGRAM_HEIGHT * each.count / full_height_count)
             told = f"{format_short_time(each.start)} to {format_short_time(each.end)}: {each.count:,}"
             drawn.append(
                 tag(
@@ -220,7 +227,7 @@ def draw_histogram(bins: Sequence[Bin], marks: Sequence[TimeMark], label: str, m
             viewBox=f"0 0 1000 {_HISTOGRAM_HEIGHT + 4}",
             preserveAspectRatio="none",
             role="img",
-            aria_label=label,
+            aria_label=text_alternative,
         ),
         _render_labels(_draw_centred_label(format_short_time(seconds), at) for seconds, at in labelled),
         class_="plot",
@@ -353,7 +360,7 @@ def _draw_trend(
     points: Sequence[TrendPoint],
     max_value: float,
     scale_labels: tuple[str, str],
-    label: str,
+    text_alternative: str,
     format_value: Callable[[float], str],
     height: int,
 ) -> SafeHtml:
@@ -390,7 +397,9 @@ def _draw_trend(
         if place == newest or each.href
     ]
     role = "group" if any(each.href for each in points) else "img"  # links inside an image would not be reachable
-    return tag("svg", drawn, class_="picture", viewBox=f"0 0 {CHART_WIDTH} {height}", role=role, aria_label=label)
+    return tag(
+        "svg", drawn, class_="picture", viewBox=f"0 0 {CHART_WIDTH} {height}", role=role, aria_label=text_alternative
+    )
 
 
 def _find_point_positions(points: Sequence[TrendPoint]) -> list[float]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pramana.bench import Progress
 
 LINE_INTERVAL_S = 5.0
-QUIET_LINE_INTERVAL_S = 30.0
+UNCHANGED_LINE_INTERVAL_S = 30.0
 """Interval of lines without news: a log has no bar that shows that the run is still waiting."""
 MAX_SHOWN_FAILURES = 10
 REDRAW_INTERVAL_S = 0.2
@@ -88,10 +88,10 @@ class LiveProgress:
         """Update from a run's progress; makes this a `bench.WatchProgress`."""
         self._plan = progress.run.plan
         self.update(
-            list(progress.results),
+            list(progress.new_results),
             progress.budget.cost_usd,
             unknown_cost=progress.budget.unknown_cost,
-            waiting_s=progress.get_waiting_s(),
+            rate_limit_wait_s=progress.get_rate_limit_wait_s(),
             call_stages=figures.describe_call_stages(progress.count_calls()),
         )
 
@@ -101,17 +101,23 @@ class LiveProgress:
         cost_usd: float,
         *,
         unknown_cost: bool,
-        waiting_s: float = 0.0,
+        rate_limit_wait_s: float = 0.0,
         call_stages: str = "",
     ) -> None:
         """Count newly stored results, if any, and show the progress and the stages of calls."""
         try:
-            self._update(results, cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, call_stages=call_stages)
+            self._update(
+                results,
+                cost_usd,
+                unknown_cost=unknown_cost,
+                rate_limit_wait_s=rate_limit_wait_s,
+                call_stages=call_stages,
+            )
         except OSError:  # the terminal is gone; the run goes on
             self.quiet = True
 
     def _update(
-        self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float, call_stages: str
+        self, results: list[Result], cost_usd: float, *, unknown_cost: bool, rate_limit_wait_s: float, call_stages: str
     ) -> None:
         self.stored += len(results)
         if self.quiet:
@@ -124,18 +130,18 @@ class LiveProgress:
             if result.outcome in (Outcome.FAILED, Outcome.ERRORED):
                 self._print_failure(result)
         note = self._format_progress_note(
-            cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, call_stages=call_stages
+            cost_usd, unknown_cost=unknown_cost, rate_limit_wait_s=rate_limit_wait_s, call_stages=call_stages
         )
         if self._bar:
             self._bar.update(self._task, completed=self.stored, note=note)
             return
-        now, news = self._clock(), (self.stored, waiting_s > 0, call_stages)
-        if now - self._last_line_at >= (LINE_INTERVAL_S if news != self._last_line else QUIET_LINE_INTERVAL_S):
+        now, news = self._clock(), (self.stored, rate_limit_wait_s > 0, call_stages)
+        if now - self._last_line_at >= (LINE_INTERVAL_S if news != self._last_line else UNCHANGED_LINE_INTERVAL_S):
             self._last_line_at, self._last_line = now, news
             click.echo(f"{self.stored:,} of {self.expected:,}  {note}", err=True)
 
     def _format_progress_note(
-        self, cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0, call_stages: str = ""
+        self, cost_usd: float, *, unknown_cost: bool, rate_limit_wait_s: float = 0.0, call_stages: str = ""
     ) -> str:
         took = max(self._clock() - self.start, 0.001)
         rate = (self.stored - self.stored_at_start) / took
@@ -143,7 +149,7 @@ class LiveProgress:
         spent = f"${cost_usd:.4f}" if cost_usd else ""
         cost = f"{spent} + unknown" if spent and unknown_cost else "cost unknown" if unknown_cost else spent
         left = f"{_format_wait((self.expected - self.stored) / rate)} left" if rate else "time left unknown"
-        waiting = f"waiting {_format_wait(waiting_s)} as the provider asks" if waiting_s > 0 else ""
+        waiting = f"waiting {_format_wait(rate_limit_wait_s)} as the provider asks" if rate_limit_wait_s > 0 else ""
         speed = f"{rate * 60:,.1f}/min" if 0 < rate < 0.1 else f"{rate:,.1f}/s"
         return "  ".join(part for part in (", ".join(known), call_stages, speed, cost, left, waiting) if part)
 
@@ -158,7 +164,9 @@ class LiveProgress:
         )
         plan, which = self._plan, ""
         if plan:
-            which = figures.describe_variation(plan.targets, plan.variants, plan.repeats, result.key, with_model=False)
+            which = figures.describe_model_variant_and_repeat(
+                plan.targets, plan.variants, plan.repeats, result.key, with_model=False
+            )
         text = escape_control_characters(
             f"{result.outcome} {result.key.model} {result.case_id}{f' ({which})' if which else ''}: {why}"
         )
@@ -212,19 +220,19 @@ class NotebookBar(LiveProgress):
             self._handle.update(shown)
 
     def _update(
-        self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float, call_stages: str
+        self, results: list[Result], cost_usd: float, *, unknown_cost: bool, rate_limit_wait_s: float, call_stages: str
     ) -> None:
         self.stored += len(results)
         for result in results:
             self.counts[result.outcome] = self.counts.get(result.outcome, 0) + 1
         self._note_shown = self._format_progress_note(
-            cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, call_stages=call_stages
+            cost_usd, unknown_cost=unknown_cost, rate_limit_wait_s=rate_limit_wait_s, call_stages=call_stages
         )
         if not self._beside:
             self.refresh()
 
 
-def show_progress(
+def make_progress_display(
     run: Run, counts: Mapping[Outcome, int] | None, is_shown: bool | None, *, runs_in_other_thread: bool = False
 ) -> "LiveProgress":
     """Return the progress display of a run started from Python; None shows it in a terminal or a notebook only."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-MAX_RENDERED_LENGTH = 10_000
+MAX_LENGTH_TO_RENDER_MARKDOWN = 10_000
 """The longest text whose Markdown is rendered: parsing takes 1 ms for most texts, 140 ms for the most hostile."""
 _MARKDOWN_RE = re.compile(r"[*_`#>|~\[<]|^\s*(?:[-+]|\d+[.)])\s|^(?: {4}|\t)|  $", re.MULTILINE)
 """Matches any Markdown: a text without a match needs no parser."""
@@ -47,19 +47,19 @@ def render_reply(content: str, label: str) -> SafeHtml:
     """Return a model's reply: Markdown rendered, JSON unchanged. The label is its accessible name."""
     if not content.strip() or _is_json(content):
         return render_preformatted(content, label)
-    if len(content) > MAX_RENDERED_LENGTH or not _MARKDOWN_RE.search(content):
-        return render_prose(content, label)
+    if len(content) > MAX_LENGTH_TO_RENDER_MARKDOWN or not _MARKDOWN_RE.search(content):
+        return render_plain_prose(content, label)
     tokens = _make_parser().parse(content)
     is_cut_off = any(each.level >= MAX_NESTING - 1 for each in tokens)  # the parser drops deeper nesting
     if is_cut_off or not _has_markup(tokens, content):
-        return render_prose(content, label)
+        return render_plain_prose(content, label)
     drawn = join_html(_render_elements(iter(tokens), None))
     region = tag("div", drawn, class_="prose markdown", dir="auto", **_make_region_attributes(label))
     raw = tag("details", tag("summary", "Raw text"), render_preformatted(content, f"{label}, raw text"), class_="raw")
     return tag("div", region, raw)
 
 
-def render_prose(content: str, label: str) -> SafeHtml:
+def render_plain_prose(content: str, label: str) -> SafeHtml:
     """Return a text unrendered, in the typeface of prose; the label is its accessible name."""
     shown = render_text(content) if content else tag("i", "nothing")
     return tag("div", shown, class_="prose plain", dir="auto", **_make_region_attributes(label))

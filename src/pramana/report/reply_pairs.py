@@ -25,7 +25,9 @@ def render_reply_pair(pair: ReplyPairView, labels: SideLabels, columns: int) -> 
         yield _wrap_reply("prompt", pair.prompt, columns, room)
     names = labels.model_labels or (labels.base, labels.new)
     sides = (pair.base, pair.new)
-    base, new = (" ".join(describe_reply(each.reply or "", each.tool_calls, longest=None).split()) for each in sides)
+    base, new = (
+        " ".join(describe_reply(each.reply or "", each.tool_calls, max_call_length=None).split()) for each in sides
+    )
     replies = cut_common_beginning(base, new, room // 2)
     for name, side, reply in zip(names, sides, replies, strict=True):
         yield _wrap_reply(f"{name}, {side.outcome.value}", _reply_or_placeholder(side, reply), columns, room)
@@ -90,8 +92,8 @@ def cut_common_beginning(base: str, new: str, max_length: int) -> tuple[str, str
     return f"…{base[start:]}", f"…{new[start:]}"
 
 
-def _wrap_reply(label: str, text: str, columns: int, max_columns: int) -> str:
-    shown = fit_to_width(" ".join(text.split()), max(20, max_columns - len(label)))
+def _wrap_reply(label: str, text: str, columns: int, total_text_columns: int) -> str:
+    shown = fit_to_width(" ".join(text.split()), max(20, total_text_columns - len(label)))
     return wrap_text(
         f"{label.strip()}: {shown}",
         columns,

@@ -9,7 +9,7 @@ from pramana.analyse.labels import shorten_names
 from pramana.analyse.numbers import pluralise
 from pramana.app.rescoring import ChangedVerdictView, KeptVerdictView, RescoringView, ScoringView
 from pramana.errors import escape_control_characters
-from pramana.model import Key, Outcome, Run
+from pramana.model import Outcome, ResultKey, Run
 from pramana.report import figures
 from pramana.report.terminal import count_columns, fit_to_width, wrap_text
 
@@ -48,8 +48,8 @@ def _format_rescoring(run: Run, rescoring: RescoringView) -> Iterator[str]:
 
 
 def _format_verdict(run: Run, verdict: ChangedVerdictView | KeptVerdictView, change: str) -> str:
-    key = Key("", verdict.model, verdict.variant, verdict.repeat)
-    which = figures.describe_variation(run.plan.targets, run.plan.variants, run.plan.repeats, key)
+    key = ResultKey("", verdict.model, verdict.variant, verdict.repeat)
+    which = figures.describe_model_variant_and_repeat(run.plan.targets, run.plan.variants, run.plan.repeats, key)
     beside = f" ({fit_to_width(which, 2 * MAX_CASE_ID_COLUMNS)})" if which else ""
     name = f"{fit_to_width(verdict.case_id, MAX_CASE_ID_COLUMNS)}{beside}"
     reason = escape_control_characters(" ".join(verdict.reason.split()))

@@ -18,7 +18,7 @@ from pramana.report.markup import (
     render_untrusted_text,
     tag,
 )
-from pramana.report.prose import render_prose, render_reply
+from pramana.report.prose import render_plain_prose, render_reply
 
 
 def list_prompt_turns(case: CaseView) -> Sequence[TurnView]:
@@ -32,7 +32,7 @@ def render_exchange(result: ResultDetailView) -> SafeHtml:
     if len(case.script) > 1 and reply and reply.answers:
         return _render_script(result, reply)
     asked = [
-        join_html([tag("h3", each.role.capitalize()), render_prose(each.text, f"Message of the {each.role}")])
+        join_html([tag("h3", each.role.capitalize()), render_plain_prose(each.text, f"Message of the {each.role}")])
         for each in list_prompt_turns(case)
     ]
     answered = _render_answer(reply) if reply else _NO_REPLY
@@ -71,7 +71,11 @@ def _render_script(result: ResultDetailView, reply: ReplyView) -> SafeHtml:
     rows = [
         tag(
             "div",
-            tag("section", tag("h3", f"Line {number}"), render_prose(line.text, f"Message of the user, line {number}")),
+            tag(
+                "section",
+                tag("h3", f"Line {number}"),
+                render_plain_prose(line.text, f"Message of the user, line {number}"),
+            ),
             tag(
                 "section",
                 tag("h3", "Reply"),
@@ -98,7 +102,7 @@ def _render_script(result: ResultDetailView, reply: ReplyView) -> SafeHtml:
 
 def render_system_prompt(prompt: str | None) -> list[SafeHtml]:
     """Return the system prompt with its heading; empty without one."""
-    return [tag("h3", "System prompt"), render_prose(prompt, "System prompt")] if prompt else []
+    return [tag("h3", "System prompt"), render_plain_prose(prompt, "System prompt")] if prompt else []
 
 
 def render_expected(case: CaseView) -> Iterator[SafeHtml]:
@@ -108,10 +112,10 @@ def render_expected(case: CaseView) -> Iterator[SafeHtml]:
     yield from _render_expected_overall(case)
 
 
-def _render_expected_at_line(case: CaseView, line_index: int) -> Iterator[SafeHtml]:
+def _render_expected_at_line(case: CaseView, line_number: int) -> Iterator[SafeHtml]:
     """Yield the expectations of one line's answer; those of a single line are shown overall."""
     return _render_assertions(
-        f"Expected at line {line_index}", _list_line_expectations(case, line_index) if len(case.script) > 1 else []
+        f"Expected at line {line_number}", _list_line_expectations(case, line_number) if len(case.script) > 1 else []
     )
 
 
@@ -125,8 +129,8 @@ _Expectation = tuple[AssertionView | None, Sequence[str]]
 """An assertion and the texts it looks for; without an assertion, the texts are sent to a judge."""
 
 
-def _list_line_expectations(case: CaseView, line_index: int) -> list[_Expectation]:
-    return [(each.assertion, each.ideals) for each in case.script[line_index - 1].expected]
+def _list_line_expectations(case: CaseView, line_number: int) -> list[_Expectation]:
+    return [(each.assertion, each.ideals) for each in case.script[line_number - 1].expected]
 
 
 def _render_assertions(heading: str, expected: Sequence[_Expectation]) -> Iterator[SafeHtml]:
@@ -137,11 +141,11 @@ def _render_assertions(heading: str, expected: Sequence[_Expectation]) -> Iterat
         if stated:
             yield tag("p", "Checked by ", tag("b", render_untrusted_text(stated.type, 80)), class_="quiet small")
         for each in wanted:
-            yield render_prose(each, f"{heading}, {next(number)}" if several else heading)
+            yield render_plain_prose(each, f"{heading}, {next(number)}" if several else heading)
         if stated and stated.schema is not None:
             yield tag("details", tag("summary", "Schema"), render_json(stated.schema, "Schema"))
         if stated and (prompt := stated.judge_prompt):
-            yield tag("details", tag("summary", "Judge prompt"), render_prose(prompt, "Judge prompt"))
+            yield tag("details", tag("summary", "Judge prompt"), render_plain_prose(prompt, "Judge prompt"))
 
 
 # ── Checks ──

@@ -21,12 +21,12 @@ def format_resume_advice(run: Run) -> str:
 
 def format_resume_call(run: Run) -> str:
     """Return the Python call that resumes a run."""
-    given = _format_function_arguments(run.plan)
+    given = _format_arguments_passing_functions(run.plan)
     given += [f"{limit}={OPTION_BY_TOTAL_LIMIT[limit][1]}"] if (limit := find_limit_to_raise(run)) else []
     return f"pramana.resume({', '.join([repr(run.id), *given])}){_format_limit_to_raise(run, 'None', 'deadline_s')}"
 
 
-def _format_function_arguments(plan: Plan) -> list[str]:
+def _format_arguments_passing_functions(plan: Plan) -> list[str]:
     """Return the arguments of a Python call that pass the functions of a plan which cannot be imported."""
     functions = find_unimportable_models(plan)
     judges = [each.typed for each in plan.judges]
@@ -47,12 +47,12 @@ def find_limit_to_raise(run: Run) -> str | None:
     return reached if reached in OPTION_BY_TOTAL_LIMIT else None
 
 
-def _format_limit_to_raise(run: Run, no_limit: str, deadline: str) -> str:
+def _format_limit_to_raise(run: Run, no_limit_word: str, deadline_option: str) -> str:
     """Return the value to pass in order to resume a run that a limit ended."""
     if limit := find_limit_to_raise(run):
-        return f" (more than {run.limits[limit]:,g}, or {no_limit})" if limit in run.limits else ""
+        return f" (more than {run.limits[limit]:,g}, or {no_limit_word})" if limit in run.limits else ""
     if run.notes.get("reached_limit") == "deadline_s" and "deadline_s" in run.limits:
-        return f" (for another {run.limits['deadline_s']:g} s; {deadline} changes that)"
+        return f" (for another {run.limits['deadline_s']:g} s; {deadline_option} changes that)"
     return ""
 
 

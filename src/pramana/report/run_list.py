@@ -16,9 +16,9 @@ from pramana.store.store import Store
 
 COLUMN_HEADS = ("Run", "Started", "Status", "Results")
 RATE, SUITE, MODEL = "Pass rate (95 % interval)", "Suite", "Model"
-MAX_SUITE_COLUMNS = 32
+MAX_SUITE_NAME_WIDTH = 32
 """The most columns of a suite's name in a table."""
-MIN_MODEL_COLUMNS = 40
+MIN_MODEL_NAME_WIDTH = 40
 """The fewest columns of a model's name in a table; with less room, each run is a block."""
 MAX_SHOWN_MODELS = 10
 """The most models listed per run."""
@@ -54,7 +54,9 @@ def read_runs(
     found, total = store.runs.read_page(limit=limit or _NO_LIMIT, model=model, suite=suite, status=status, name=name)
     ended = (each for some in split_into_chunks(found) for each in store.history.count_run_outcomes(some))
     listed = [
-        ListedRun(run, make_model_rates(run, each.outcome_counts, each.by_model, each.scored_variants) if each else {})
+        ListedRun(
+            run, make_model_rates(run, each.outcome_counts, each.by_model, each.scored_model_variants) if each else {}
+        )
         for run, each in zip(found, ended, strict=True)
     ]
     return RunList(listed, total)
@@ -73,20 +75,22 @@ class _RunTable:
 
     def __init__(self, runs: Sequence[ListedRun], columns: int) -> None:
         self._runs, self._columns = runs, columns
-        self._heads = [_make_head_cells(each.run) for each in runs]
+        self._heads = [_make_leading_cells(each.run) for each in runs]
         self._widths = [max(map(len, cells)) for cells in zip(COLUMN_HEADS, *self._heads, strict=True)]
         self._rate = max([len(RATE), *(len(_format_rate(rate)) for each in runs for rate in each.rates.values())])
         self._suite = min(
-            MAX_SUITE_COLUMNS,
-            max([len(SUITE), *(count_columns(fit_to_width(each.run.plan.suite, MAX_SUITE_COLUMNS)) for each in runs)]),
+            MAX_SUITE_NAME_WIDTH,
+            max(
+                [len(SUITE), *(count_columns(fit_to_width(each.run.plan.suite, MAX_SUITE_NAME_WIDTH)) for each in runs)]
+            ),
         )
         before_model = sum(self._widths) + self._rate + self._suite + 6 * len(_GAP)
-        self._is_wide = columns - before_model >= MIN_MODEL_COLUMNS
+        self._is_wide = columns - before_model >= MIN_MODEL_NAME_WIDTH
         self._model = columns - (before_model if self._is_wide else len(_INDENT) + self._rate + len(_GAP))
-        self._suites = shorten_names([each.run.plan.suite for each in runs], self._suite_columns, count_columns)
+        self._suites = shorten_names([each.run.plan.suite for each in runs], self._suite_width, count_columns)
 
     @property
-    def _suite_columns(self) -> int:
+    def _suite_width(self) -> int:
         return self._suite if self._is_wide else self._columns - sum(self._widths) - 4 * len(_GAP)
 
     def iterate_lines(self) -> Iterator[str]:
@@ -125,8 +129,8 @@ class _RunTable:
         """Yield the notes below a run: further models, the prefix that the labels omit, its name and its note."""
         if len(listed.rates) > MAX_SHOWN_MODELS:
             yield f"{indent}and {len(listed.rates) - MAX_SHOWN_MODELS} more models"
-        if names.prefix:
-            shared = f"Every model name begins with {names.prefix}"
+        if names.dropped_prefix:
+            shared = f"Every model name begins with {names.dropped_prefix}"
             yield f"{_INDENT}{fit_to_width(shared, self._columns - len(_INDENT))}"
         for label, text in (("Name", listed.run.name), ("Note", listed.run.note)):
             if text:
@@ -134,7 +138,7 @@ class _RunTable:
                 yield f"{_INDENT}{fit_to_width(line, self._columns - len(_INDENT))}"
 
 
-def _make_head_cells(run: Run) -> tuple[str, ...]:
+def _make_leading_cells(run: Run) -> tuple[str, ...]:
     return run.id, run.created[:10], str(run.status), f"{run.stored:,}/{run.expected:,}"
 
 

@@ -48,9 +48,9 @@ TITLE_BY_DIMENSION: Mapping[Dimension, str] = {
     "tag": "Tag",
     "check": "Check",
 }
-SHOWN_MODELS = 6
+MAX_MODELS_WITH_TIME_CHARTS = 6
 """The most models whose times are drawn; exports have the numbers of all."""
-MAX_SHOWN_VOICES = 4
+MAX_VOICE_TO_VOICE_TILES = 4
 """The most pairs of model and variant with waiting times in the first tiles; if there are more, none is there."""
 MAX_TILE_NAME_LENGTH = 40
 """Characters of a name in a tile."""
@@ -60,7 +60,7 @@ _RESCORE_ADVICE = "Re-score with another judge (no new model calls): "
 _Row = TypeVar("_Row")
 
 
-def render_summary(run: RunDetailView, base_url: str = "", max_rows: int = pictures.SHOWN_ROWS) -> SafeHtml:
+def render_summary(run: RunDetailView, base_url: str = "", max_rows: int = pictures.MAX_UNFOLDED_ROWS) -> SafeHtml:
     """Return the results of a run so far: the headline, then the breakdowns, each with at most `max_rows` rows shown.
 
     Counts link to the filtered results at the run's address `base_url`, if given.
@@ -83,7 +83,7 @@ def render_headline(run: RunDetailView, base_url: str = "") -> SafeHtml:
     )
 
 
-def render_breakdowns(run: RunDetailView, base_url: str = "", max_rows: int = pictures.SHOWN_ROWS) -> SafeHtml:
+def render_breakdowns(run: RunDetailView, base_url: str = "", max_rows: int = pictures.MAX_UNFOLDED_ROWS) -> SafeHtml:
     """Return the breakdowns of the pass rate, scores, times and calls."""
     summary = run.summary
     if summary is None:
@@ -94,7 +94,7 @@ def render_breakdowns(run: RunDetailView, base_url: str = "", max_rows: int = pi
             _render_scores(run, summary),
             _render_rubric(run, summary, max_rows),
             _render_times(run.aggregates, summary, run.models),
-            _render_voice(run, summary),
+            _render_call_measurements(run, summary),
         ]
     )
 
@@ -106,8 +106,8 @@ def _render_overall(run: RunDetailView, summary: Summary, base_url: str) -> Safe
     overall = summary.overall
     ended = tag("ul", (tag("li", each) for each in render_outcome_links(overall, base_url)), class_="outcomes")
     under_way = run.status in ACTIVE_STATUSES
-    often = figures.describe_repetition(run.expected, len(run.models), run.repeats, len(run.variants))
-    of_cases = tag("p", figures.make_interval_units_sentence(often), class_="quiet small") if often else None
+    often = figures.describe_counts_per_dimension(run.expected, len(run.models), run.repeats, len(run.variants))
+    of_cases = tag("p", figures.make_intervals_count_cases_note(often), class_="quiet small") if often else None
     if not overall.total and not under_way:
         words = "The run ended before any request was answered."
         return tag("div", tag("p", "No results", class_="big"), tag("p", words, class_="quiet"), class_="card")
@@ -286,11 +286,11 @@ def _render_rubric(run: RunDetailView, summary: Summary, max_rows: int) -> SafeH
 def _render_tiles(run: RunDetailView, summary: Summary) -> SafeHtml | None:
     cost, first = summary.cost_usd, summary.first_token
     judged = any(each.known or each.unknown for each in (summary.judge_tokens, summary.judge_cost_usd))
-    metered = figures.has_replies(summary) and figures.is_metered(run.plan.targets, summary)
+    metered = figures.has_replies(summary) and figures.should_show_tokens(run.plan.targets, summary)
     some: list[tuple[str, HtmlChild, HtmlChild]] = []
     if metered or judged or cost.known:
-        some.append(("Cost", figures.format_cost(cost), _describe_cost(summary)))
-    some += _make_wait_tiles(run, summary)
+        some.append(("Cost", figures.format_cost(cost), _make_cost_tile_note(summary)))
+    some += _make_voice_to_voice_tiles(run, summary)
     if metered:
         some.append(
             (
@@ -318,20 +318,24 @@ def _render_tiles(run: RunDetailView, summary: Summary) -> SafeHtml | None:
     return render_tiles(some) if some else None
 
 
-def _make_wait_tiles(run: RunDetailView, summary: Summary) -> Iterator[tuple[str, HtmlChild, HtmlChild]]:
+def _make_voice_to_voice_tiles(run: RunDetailView, summary: Summary) -> Iterator[tuple[str, HtmlChild, HtmlChild]]:
     """Yield a tile with the waiting times of each model and variant."""
     spoken = [each for each in _order_voice_summaries(run, summary) if each.voice_to_voice.n]
-    if len(spoken) > MAX_SHOWN_VOICES:
+    if len(spoken) > MAX_VOICE_TO_VOICE_TILES:
         return
     models, variants = ({getattr(each, name) for each in spoken} for name in ("model", "variant"))
     short = shorten_names([*models, *variants], MAX_TILE_NAME_LENGTH)
     for each in spoken:
         of = [render_untrusted_text(short[each.model])] if len(models) > 1 else []
         of += [render_untrusted_text(short[each.variant])] if len(variants) > 1 else []
-        yield make_wait_tile(each.voice_to_voice, f"p95 {figures.format_bounded_time(each.voice_to_voice.p95)}", of)
+        yield make_voice_to_voice_tile(
+            each.voice_to_voice, f"p95 {figures.format_bounded_time(each.voice_to_voice.p95)}", of
+        )
 
 
-def make_wait_tile(times: Latency, note: str, values: Sequence[SafeHtml] = ()) -> tuple[str, HtmlChild, HtmlChild]:
+def make_voice_to_voice_tile(
+    times: Latency, note: str, values: Sequence[SafeHtml] = ()
+) -> tuple[str, HtmlChild, HtmlChild]:
     """Return the voice-to-voice time as a tile: the median, and a note if there are several times."""
     unanswered = f", {times.censored:,} unanswered" if times.censored else ""
     count = f"(n={times.n:,}{unanswered})"
@@ -354,7 +358,7 @@ def _find_model_index(run: RunDetailView, model: str) -> int:
     return models.index(model) if model in models else len(models)
 
 
-def _describe_cost(summary: Summary) -> str:
+def _make_cost_tile_note(summary: Summary) -> str:
     unknown, judges = summary.cost_usd.unknown, summary.judge_cost_usd.known
     if unknown:
         return f"no price is known for {pluralise(unknown, 'answer')}"
@@ -376,7 +380,7 @@ def _render_times(times: RunTimes | None, summary: Summary, models: Sequence[str
     ]
     if not any(kinds):
         return None
-    left_out = max(len(each.by_model) for each in (written, waits) if each) - SHOWN_MODELS
+    left_out = max(len(each.by_model) for each in (written, waits) if each) - MAX_MODELS_WITH_TIME_CHARTS
     more = (
         tag(
             "p",
@@ -393,7 +397,7 @@ def _render_times(times: RunTimes | None, summary: Summary, models: Sequence[str
 
 def _render_spreads(
     title: str,
-    measure: str,
+    timed_items_name: str,
     times: ModelTimes | None,
     models: Sequence[str],
     unanswered: Mapping[str, int] | None = None,
@@ -403,7 +407,7 @@ def _render_spreads(
         return
     by_model = order_by_plan(times.by_model, models)
     short = shorten_names([*by_model], MAX_NAME_LENGTH)
-    shown = list(by_model)[:SHOWN_MODELS]
+    shown = list(by_model)[:MAX_MODELS_WITH_TIME_CHARTS]
     highest = max((each.count for model in shown for each in times.histogram_by_model[model]), default=0)
     for model in shown:
         named = title if len(by_model) == 1 else f"{title}, {figures.escape_unprintable(short[model])}"
@@ -414,16 +418,16 @@ def _render_spreads(
             else ""
         )
         bins = times.histogram_by_model[model]
-        yield pictures.draw_distribution(named, measure, bins, by_model[model], said, highest)
+        yield pictures.draw_distribution(named, timed_items_name, bins, by_model[model], said, highest)
 
 
 # ── Calls ──
 
 
-def _render_voice(run: RunDetailView, summary: Summary) -> SafeHtml | None:
+def _render_call_measurements(run: RunDetailView, summary: Summary) -> SafeHtml | None:
     if not (found := summary.voice):
         return None
-    told = sorted(figures.describe_voice(found), key=lambda each: _find_model_index(run, each[0]))
+    told = sorted(figures.describe_call_measurements(found), key=lambda each: _find_model_index(run, each[0]))
     short = shorten_names([who for who, _, _ in told], MAX_NAME_LENGTH)
     said = [tag("li", render_untrusted_text(short[who]), f", {how}: ", measured) for who, how, measured in told]
     if count := sum(each.by_ear for each in found.by):

@@ -118,13 +118,13 @@ class PairProgress(LiveProgress):
     """Shows the progress of a test of two endpoints: calls, failures, cost and time, without verdicts."""
 
     def _format_progress_note(
-        self, cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0, call_stages: str = ""
+        self, cost_usd: float, *, unknown_cost: bool, rate_limit_wait_s: float = 0.0, call_stages: str = ""
     ) -> str:
         every_count = self.counts
         self.counts = {Outcome.ERRORED: every_count[Outcome.ERRORED]} if Outcome.ERRORED in every_count else {}
         try:
             return super()._format_progress_note(
-                cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, call_stages=call_stages
+                cost_usd, unknown_cost=unknown_cost, rate_limit_wait_s=rate_limit_wait_s, call_stages=call_stages
             )
         finally:
             self.counts = every_count

@@ -12,7 +12,7 @@ from pramana.analyse.summary import BREAKDOWNS, Rate, ResultTally, Summary
 from pramana.errors import escape_control_characters
 from pramana.model import Run
 from pramana.report import figures
-from pramana.report.exports import Results, list_model_names
+from pramana.report.exports import CaseResultPairs, list_model_names
 from pramana.report.selection import SELECTION_SUFFIX
 from pramana.report.terminal import count_columns, fit_to_width, get_terminal_columns, pad_to_width, wrap_text
 
@@ -48,7 +48,7 @@ def summarise_run(store: "Store", run: Run) -> Summary:
     )
 
 
-def summarise_results(run: Run, results: Results) -> Summary:
+def summarise_results(run: Run, results: CaseResultPairs) -> Summary:
     """Return the summary of these results of a run."""
     tally = ResultTally.for_run(run)
     for case, result in results:
@@ -70,9 +70,9 @@ def decide_run_exit(
     )
 
 
-def print_summary(run: Run, summary: Summary, sentence: str, *, with_plan: bool = False) -> None:
+def print_summary(run: Run, summary: Summary, conclusion: str, *, with_plan: bool = False) -> None:
     """Print a summary within the terminal's width; `with_plan` adds what was sent with every case."""
-    _SummaryPrinter(run, summary).print(sentence, with_plan=with_plan)
+    _SummaryPrinter(run, summary).print(conclusion, with_plan=with_plan)
 
 
 class _SummaryPrinter:
@@ -109,22 +109,22 @@ class _SummaryPrinter:
             room, max([MIN_NAME_COLUMNS, *(count_columns(fit_to_width(each, room)) for each in shown)])
         )
 
-    def print(self, sentence: str, *, with_plan: bool) -> None:
+    def print(self, conclusion: str, *, with_plan: bool) -> None:
         """Print everything: rates, then costs and times, then the reasons, then the conclusion."""
         run, summary = self._run, self._summary
         click.echo()
         click.echo(click.style(self._make_title(), bold=True))
         no_verdicts = self._print_no_verdicts()
         self._print_description(with_plan=with_plan)
-        if self._names.prefix:
-            self._add_wrapped(f"Every model name begins with {self._names.prefix}")
+        if self._names.dropped_prefix:
+            self._print_wrapped(f"Every model name begins with {self._names.dropped_prefix}")
         self._print_rates(self._overall, self._names.labels or None)
-        if counted := figures.describe_interval_units(run):
-            self._add_wrapped(counted)
+        if counted := figures.describe_what_intervals_count(run):
+            self._print_wrapped(counted)
         for sentence_of_judges in summary.mixed_judges:
-            self._add_wrapped(f"several judges: {sentence_of_judges}")
+            self._print_wrapped(f"several judges: {sentence_of_judges}")
         if summary.judged_by:
-            self._add_wrapped(summary.judged_by)
+            self._print_wrapped(summary.judged_by)
         self._print_breakdowns()
         scores = [*figures.describe_repeats(summary.repeats), *figures.describe_scores(summary.scores)]
         if scores:
@@ -139,12 +139,12 @@ class _SummaryPrinter:
         self._print_failures()
         self._print_reasons()
         for note in summary.not_reproducible:
-            self._add_wrapped(f"not reproducible: {note}")
+            self._print_wrapped(f"not reproducible: {note}")
         if run.reason and run.status != "finished":
-            self._add_wrapped(f"{run.status}: {run.reason}")
-        if sentence != no_verdicts:  # already printed at the top
+            self._print_wrapped(f"{run.status}: {run.reason}")
+        if conclusion != no_verdicts:  # already printed at the top
             click.echo()
-            click.echo(wrap_text(sentence, self._prose))
+            click.echo(wrap_text(conclusion, self._prose))
 
     def _print_no_verdicts(self) -> str:
         """Print that no result has a verdict and how to get verdicts; return the sentence, empty if any has one."""
@@ -173,39 +173,39 @@ class _SummaryPrinter:
         """Print the run's cost, its times and its calls."""
         run, summary = self._run, self._summary
         if spent := figures.describe_spending(run, summary):
-            self._add_wrapped(spent)
-        for who, how, measured in figures.describe_voice(summary.voice) if summary.voice else ():
+            self._print_wrapped(spent)
+        for who, how, measured in figures.describe_call_measurements(summary.voice) if summary.voice else ():
             model = (
                 self._names[who]
                 if self._several
                 else shorten_middle(escape_control_characters(who), MAX_CASE_ID_COLUMNS, count_columns)
             )
-            self._add_wrapped(f"{model}, {how}: {measured}")
-        if summary.voice and (heard := figures.describe_judged_by_recording(run, summary.voice)):
-            self._add_wrapped(heard)
+            self._print_wrapped(f"{model}, {how}: {measured}")
+        if summary.voice and (heard := figures.describe_verdicts_from_recording(run, summary.voice)):
+            self._print_wrapped(heard)
         if engines := figures.describe_engines(summary.engines):
-            self._add_wrapped(engines)
+            self._print_wrapped(engines)
 
     def _print_description(self, *, with_plan: bool) -> None:
         """Print the run's name, note and selection, and what was sent with every case."""
         run = self._run
         if not self._several:
-            self._add_wrapped(f"model: {', '.join(self._models)}")
+            self._print_wrapped(f"model: {', '.join(self._models)}")
         if run.name:
-            self._add_wrapped(f"name: {run.name}")
+            self._print_wrapped(f"name: {run.name}")
         if run.note:
-            self._add_wrapped(f"note: {run.note}")
+            self._print_wrapped(f"note: {run.note}")
         if run.plan.selection:
-            self._add_wrapped(f"a selection, not the whole suite: {figures.describe_selection(run.plan.selection)}")
+            self._print_wrapped(f"a selection, not the whole suite: {figures.describe_selection(run.plan.selection)}")
         if with_plan and run.plan.system_prompt:
-            self._add_wrapped(
+            self._print_wrapped(
                 f"system prompt: {fit_to_width(' '.join(run.plan.system_prompt.split()), MAX_PROMPT_COLUMNS)}"
             )
         if with_plan and (parameters := figures.describe_parameters(run)):
-            self._add_wrapped(f"parameters: {fit_to_width(parameters, MAX_PROMPT_COLUMNS)}")
+            self._print_wrapped(f"parameters: {fit_to_width(parameters, MAX_PROMPT_COLUMNS)}")
         if pairing := run.plan.pairing:
             temperature = format_parameter(pairing.border_parameters.get("temperature"))
-            self._add_wrapped(
+            self._print_wrapped(
                 f"a test of two endpoints; border prompts had temperature {temperature} and another seed for each "
                 f"pair; the answer: pramana same --show {run.id}"
             )
@@ -222,7 +222,7 @@ class _SummaryPrinter:
             return f"{fit_to_width(stem, beside)}{mark} · {which}"
         return f"{fit_to_width(stem, self._columns - count_columns(mark))}{mark}\n{wrap_text(which, self._columns)}"
 
-    def _add_wrapped(self, text: str) -> None:
+    def _print_wrapped(self, text: str) -> None:
         click.echo(wrap_text(text, self._prose - 2, "  ", "    "))
 
     # ── Rates ──
@@ -286,15 +286,15 @@ class _SummaryPrinter:
         if not shown:
             return
         for each in shown:
-            others = figures.describe_variation(
+            others = figures.describe_model_variant_and_repeat(
                 run.plan.targets, run.plan.variants, run.plan.repeats, each, with_model=False
             )
             which = ", ".join(filter(None, [self._names[each.model] if self._several else "", others]))
             name = f"{fit_to_width(each.case, MAX_CASE_ID_COLUMNS)}{f' ({which})' if which else ''}"
-            self._add_wrapped(f"failed {name}: {fit_to_width(' '.join(each.reason.split()), MAX_REASON_COLUMNS)}")
+            self._print_wrapped(f"failed {name}: {fit_to_width(' '.join(each.reason.split()), MAX_REASON_COLUMNS)}")
         more = f"… and {count - len(shown):,} more failed: pramana export {run.reference} --format csv has them all. "
         one = f"Full result: pramana show {run.reference} --id {_format_copyable_id(shown[0].case)}"
-        self._add_wrapped(f"{more if count > len(shown) else ''}{one}")
+        self._print_wrapped(f"{more if count > len(shown) else ''}{one}")
 
     def _print_reasons(self) -> None:
         """Print the reasons why results have no verdict, and how to view one."""
@@ -303,15 +303,15 @@ class _SummaryPrinter:
             cases = ", ".join(fit_to_width(case, MAX_CASE_ID_COLUMNS) for case in reason.cases) + (
                 " …" if reason.more else ""
             )
-            self._add_wrapped(f"{reason.count:,} {reason.outcome}: {reason.text} ({cases})")
+            self._print_wrapped(f"{reason.count:,} {reason.outcome}: {reason.text} ({cases})")
         if len(summary.reasons) > MAX_SHOWN_REASONS:
-            self._add_wrapped(f"… and {len(summary.reasons) - MAX_SHOWN_REASONS} further reasons")
+            self._print_wrapped(f"… and {len(summary.reasons) - MAX_SHOWN_REASONS} further reasons")
         first = next((reason.cases[0] for reason in summary.reasons if reason.cases), "CASE")
         if summary.overall.errored and not summary.failures and not summary.voice:
-            self._add_wrapped(f"Full result: pramana show {run.reference} --id {_format_copyable_id(first)}")
+            self._print_wrapped(f"Full result: pramana show {run.reference} --id {_format_copyable_id(first)}")
         if summary.voice:
-            self._add_wrapped(f"Read a call: pramana show {run.reference} --id {_format_copyable_id(first)}")
-            self._add_wrapped(f"Hear the calls: pramana export {run.reference} --audio DIR")
+            self._print_wrapped(f"Read a call: pramana show {run.reference} --id {_format_copyable_id(first)}")
+            self._print_wrapped(f"Hear the calls: pramana export {run.reference} --audio DIR")
 
 
 class _RateTable:

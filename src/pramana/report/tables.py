@@ -21,7 +21,7 @@ from pramana.installation import make_install_command
 from pramana.model import Result, Run
 from pramana.report.exporters import Exporter
 from pramana.report.exports import (
-    Results,
+    CaseResultPairs,
     format_expectation,
     format_prompt,
     get_result_score,
@@ -68,14 +68,14 @@ COLUMN_TYPES: Mapping[str, type] = {
 }
 """The columns of a record and their types; each may also be None."""
 Record = dict[str, str | float | bool | None]
-Runs = Iterable[tuple[Run, Results]]
+Runs = Iterable[tuple[Run, CaseResultPairs]]
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _SURROGATE_RE = re.compile("[\ud800-\udfff]")
 _ROWS_PER_BATCH = 1_000
 """Records per batch written to a Parquet file."""
 
 
-def iterate_records(run: Run, results: Results) -> Iterator[Record]:
+def iterate_records(run: Run, results: CaseResultPairs) -> Iterator[Record]:
     """Yield one flat record per result, for tables: text, numbers and None."""
     ids = map_provider_model_names(run)
     calibrations = {(each.check, each.version, each.judge): describe_calibration(each) for each in run.calibrations}
@@ -136,7 +136,7 @@ def collect_scorer_scores(result: Result) -> dict[str, float | str]:
 # ── CSV ──
 
 
-def write_csv(run: Run, results: Results, out: TextIO) -> None:
+def write_csv(run: Run, results: CaseResultPairs, out: TextIO) -> None:
     """Write one row per result. A text that a spreadsheet would run as a formula gets a leading apostrophe."""
     write_runs_csv([(run, results)], out)
 
@@ -163,7 +163,7 @@ def to_csv_cell(value: str | float | bool | None) -> str | float | None:
 # ── Typed formats ──
 
 
-def write_jsonl(run: Run, results: Results, out: TextIO) -> None:
+def write_jsonl(run: Run, results: CaseResultPairs, out: TextIO) -> None:
     """Write one JSON object per result, each on its own line."""
     write_runs_jsonl([(run, results)], out)
 
@@ -174,7 +174,7 @@ def write_runs_jsonl(runs: Runs, out: TextIO) -> None:
         out.writelines(f"{to_json(_to_typed_record(each))}\n" for each in iterate_records(run, results))
 
 
-def write_parquet(run: Run, results: Results, out: IO[bytes]) -> None:
+def write_parquet(run: Run, results: CaseResultPairs, out: IO[bytes]) -> None:
     """Write one row per result, with typed columns."""
     write_runs_parquet([(run, results)], out)
 

@@ -64,7 +64,7 @@ def find_uncached_models(plan: Plan) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderReach:
+class ProviderAccess:
     """What a run may access; a server allows less than the command line on one's own machine."""
 
     find_registered_provider: FindRegistered | None = field(default=None, repr=False)
@@ -79,14 +79,14 @@ class ProviderReach:
     free_models_only: bool = False
     """Whether scorers may use only models that cost nothing."""
 
-    def explain_unavailable_function(self, judge: Target) -> str:
+    def explain_unavailable_judge(self, judge: Target) -> str:
         """Return why a function of another program cannot judge, and what to do; empty for any other judge."""
         from pramana.providers.text.function import is_importable
 
         if (
             judge.provider != FUNCTION_KIND
             or is_importable(judge.model)
-            or judge.model in self.passed_functions.by_path
+            or judge.model in self.passed_functions.models_by_path
         ):
             return ""
         return (
@@ -95,7 +95,7 @@ class ProviderReach:
         )
 
 
-class OpenAccounts:
+class RunClients:
     """Clients for each target, within the run's limits."""
 
     def __init__(
@@ -104,7 +104,7 @@ class OpenAccounts:
         budget: Budget,
         cost_of: CostFunction,
         stop: Stop,
-        reach: ProviderReach,
+        reach: ProviderAccess,
         cache: ReplyCache | None = None,
         patience: Patience | None = None,
     ) -> None:
@@ -203,7 +203,7 @@ class OpenAccounts:
             self._recognitions[stt.typed] = RecognitionClient(named, asking)
         return self._recognitions[stt.typed]
 
-    def understands_language(self, target: Target, language: str) -> bool:
+    def agent_understands_language(self, target: Target, language: str) -> bool:
         """Return whether a called target understands a language, as far as it states."""
         return self._open_voice_provider(target).capabilities.supports_language(language)
 
@@ -211,7 +211,7 @@ class OpenAccounts:
         """Return the seconds left until a provider's rate limit ends."""
         return max((limiter.rate_limit_wait_s() for limiter in self._limiters.values()), default=0.0)
 
-    def make_run_notes(self) -> dict[str, Any]:
+    def make_request_statistics(self) -> dict[str, Any]:
         """Return notes for the run's record: how the limits changed, and how many retries there were."""
         return {
             "limits": {
@@ -274,7 +274,7 @@ class OpenAccounts:
         if key not in self._limiters:
             ceiling = min(self._limits.concurrency, max_concurrency or self._limits.concurrency)
             limiter = Limiter(1 if target.provider in ("local", "local-voice") else ceiling)
-            self._stop.add_callback(limiter.release_all)
+            self._stop.add_callback(limiter.stop_waiting_for_rate_limits)
             self._limiters[key] = limiter
         return self._limiters[key]
 
@@ -283,7 +283,7 @@ class OpenAccounts:
         return account.base_url if account else ""
 
 
-def make_accounts(reach: ProviderReach, timeout_s: float | None) -> Accounts:
+def make_accounts(reach: ProviderAccess, timeout_s: float | None) -> Accounts:
     """Return the sources of keys and addresses: the store, then this machine's settings."""
     return Accounts(
         settings.read_variable,
@@ -302,5 +302,5 @@ def read_configured_commands() -> dict[str, CommandLine]:
     """Return the commands of the local configuration file."""
     return {
         name: CommandLine(tuple(stated["argv"]), float(stated.get("timeout_s", 120)))
-        for name, stated in settings.read_commands().items()
+        for name, stated in settings.read_agent_command_settings().items()
     }

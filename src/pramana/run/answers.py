@@ -35,7 +35,7 @@ class LineAnswer(Struct):
     partial_texts: list[str] = field(default_factory=list)
     words_during_line: list[str] = field(default_factory=list)
     """Words of sound during the line, set aside because they are no answer to it."""
-    is_line_decided: bool = False
+    is_sound_during_line_settled: bool = False
     """Whether the line is over and it is decided if sound during it is an answer."""
 
     @property
@@ -75,7 +75,7 @@ class CallAnswers:
         self._playout, self._says_interrupted = playout, says_interrupted
         self.all: list[LineAnswer] = []
         """One for each line begun."""
-        self.current = LineAnswer(line_end_s=0.0, is_line_decided=True)
+        self.current = LineAnswer(line_end_s=0.0, is_sound_during_line_settled=True)
         """A greeting, which answers no line."""
         self._interrupted_answer: LineAnswer | None = None
         """The previous answer, if some of it was left to play when the current line began."""
@@ -86,27 +86,27 @@ class CallAnswers:
 
     # ── The caller ──
 
-    def is_sounding(self, now: float) -> bool:
+    def is_agent_speaking(self, now: float) -> bool:
         """Return whether the agent is speaking, pauses between words included."""
         return self._playout.audible_end > now or self._is_sending(self.current, now)
 
     def silence_s(self, now: float) -> float | None:
         """Return how long the current answer has been silent; None while it is audible, and before."""
-        self._settle_current_answer(now)
+        self._set_aside_sound_during_line(now)
         if self.current.first_audible_s is None or now < self._playout.audible_end:
             return None
         return now - max(self._playout.audible_end, self.current.last_arrival_s)
 
     def begin_line(self, now: float, line_end_s: float, *, is_backchannel: bool) -> None:
         """Begin a line; `line_end_s` is the position of the end of its last audible sample."""
-        self._settle_current_answer(now)
+        self._set_aside_sound_during_line(now)
         self._is_backchannel = is_backchannel
         answer = LineAnswer(line_end_s)
         self.all.append(answer)
         if is_backchannel:
             return
         before = self.current
-        self._interrupted_answer = before if self.is_sounding(now) else None
+        self._interrupted_answer = before if self.is_agent_speaking(now) else None
         self._previous_continues = self._interrupted_answer is not None and not before.is_declared_over
         if self._previous_continues:
             before.was_interrupted = True  # unless it later plays to its end
@@ -116,7 +116,7 @@ class CallAnswers:
 
     def add_sound(self, data: bytes, now: float) -> SoundPiece:
         """Queue sound for playout and assign it to its answer."""
-        self._settle_current_answer(now)
+        self._set_aside_sound_during_line(now)
         if self._previous_continues and now > self._playout.audible_end + MAX_PAUSE_IN_SPEECH_S:
             self._previous_continues = False  # its sound had run out
         answer = self._interrupted_answer if self._previous_continues and self._interrupted_answer else self.current
@@ -141,7 +141,7 @@ class CallAnswers:
 
     def add_words(self, event: Event, now: float) -> None:
         """Add words to the answer they belong to; corrections replace earlier words."""
-        self._settle_current_answer(now)
+        self._set_aside_sound_during_line(now)
         if (original := event.detail.get(CORRECTED_WORDS_KEY)) is not None:
             self._correct_words(str(original), event.text)
             return
@@ -151,9 +151,9 @@ class CallAnswers:
         else:
             answer.partial_texts.append(event.text)
 
-    def end_answer(self, now: float) -> None:
+    def record_answer_end(self, now: float) -> None:
         """Record the agent's report that its answer is over."""
-        self._settle_current_answer(now)
+        self._set_aside_sound_during_line(now)
         if self._previous_continues and self._interrupted_answer:
             self._interrupted_answer.is_declared_over, self._previous_continues = True, False
             if self._says_interrupted:
@@ -161,12 +161,12 @@ class CallAnswers:
         elif self.current.first_audible_s is not None:
             self.current.is_declared_over = True
 
-    def interrupt(self, now: float) -> Interruption:
+    def record_interruption(self, now: float) -> Interruption:
         """Drop sound that was not played; it is an interruption only if something was left to hear."""
-        self._settle_current_answer(now)
+        self._set_aside_sound_during_line(now)
         speaking = self._interrupted_answer if self._previous_continues and self._interrupted_answer else self.current
         sending, left = self._is_sending(speaking, now), self._playout.audible_end > now
-        played = self._playout.played_s(now)
+        played = self._playout.measure_played_answer_s(now)
         dropped = self._playout.drop_unplayed(now)
         if not sending and not left:
             return Interruption(dropped, None)
@@ -182,12 +182,12 @@ class CallAnswers:
             self.current.reset()
         return Interruption(dropped, played)
 
-    def _settle_current_answer(self, now: float) -> None:
+    def _set_aside_sound_during_line(self, now: float) -> None:
         """Set aside sound heard during the line, once the line is over, unless it continues past the line's end."""
         answer = self.current
-        if answer.is_line_decided or now < answer.line_end_s:
+        if answer.is_sound_during_line_settled or now < answer.line_end_s:
             return
-        answer.is_line_decided = True
+        answer.is_sound_during_line_settled = True
         if answer.first_audible_s is not None and answer.last_audible_s <= answer.line_end_s:
             answer.reset()
 

@@ -58,7 +58,7 @@ from pramana.model import (
 from pramana.providers.deadlines import Deadlines
 from pramana.providers.prices import FUNCTION_KIND
 from pramana.providers.voice.vocabulary import SpeechRecognition
-from pramana.replies import describe_invalid_reply, parse_usage
+from pramana.replies import describe_invalid_reply, drop_invalid_token_counts
 from pramana.request import format_cost_limit
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
@@ -69,14 +69,14 @@ if TYPE_CHECKING:
 
 
 MAX_ATTEMPTS = 10
-MAX_ATTEMPTS_BEFORE_REPLY = 4
+MAX_ATTEMPTS_BEFORE_FIRST_REPLY = 4
 """Until a first reply arrives, the mistake is more likely the user's (an address, a port) than the provider's."""
 FIRST_RETRY_WAIT_S = 0.5
 MAX_RETRY_WAIT_S = 60.0
 """Doubling each time, the waits of ten attempts add up to two to three minutes: vendors count per minute."""
 MAX_RETRY_AFTER_S = 900.0
 """A provider that asks for a longer pause has used up a daily quota: better to stop, and to resume when it is back."""
-REQUIRED_PARAMETERS = ("max_tokens",)
+NEVER_OMITTED_PARAMETERS = ("max_tokens",)
 """Without it a reply could cost without limit; a value that is too high must be reported to the user."""
 
 
@@ -94,7 +94,7 @@ class Budget(Spent, kw_only=True):
     """
 
     max_cost_usd: float | None = None
-    max_tokens: int | None = None
+    max_total_tokens: int | None = None
     reply_count: int = 0
     """Counted in this sitting only."""
     requests_in_flight: int = 0
@@ -107,7 +107,7 @@ class Budget(Spent, kw_only=True):
     def check(self) -> None:
         """Raise `BudgetSpent` if no more requests may be sent.
 
-        >>> Budget(max_tokens=50, tokens=120).check()
+        >>> Budget(max_total_tokens=50, tokens=120).check()
         Traceback (most recent call last):
             ...
         pramana.errors.BudgetSpent: the run's limit of 50 tokens is reached
@@ -128,10 +128,10 @@ class Budget(Spent, kw_only=True):
         return ""
 
     def _explain_token_stop(self) -> str:
-        if self.max_tokens is None:
+        if self.max_total_tokens is None:
             return ""
-        if self.tokens >= self.max_tokens:
-            return f"the run's limit of {self.max_tokens:,} token{'s' * (self.max_tokens > 1)} is reached"
+        if self.tokens >= self.max_total_tokens:
+            return f"the run's limit of {self.max_total_tokens:,} token{'s' * (self.max_total_tokens > 1)} is reached"
         if self.unknown_tokens:
             return "the run has a token limit, and a reply has no token counts"
         return ""
@@ -150,14 +150,17 @@ class Budget(Spent, kw_only=True):
                 if not each.done():
                     each.set_result(None)
 
-    def may_be_exhausted(self) -> bool:
+    def may_requests_in_flight_reach_limit(self) -> bool:
         """Return whether the requests in flight may reach a limit; False without any, so that no request waits forever.
 
-        >>> near = Budget(max_tokens=100, tokens=0, requests_in_flight=2)
-        >>> near.may_be_exhausted(), near.add_reply(Reply("", Usage(40, 0))), near.may_be_exhausted()
-        (False, None, True)
+        >>> near = Budget(max_total_tokens=100, tokens=0, requests_in_flight=2)
+        >>> near.may_requests_in_flight_reach_limit()
+        False
+        >>> near.add_reply(Reply("", Usage(40, 0)))
+        >>> near.may_requests_in_flight_reach_limit()
+        True
         """
-        if self.max_cost_usd is None and self.max_tokens is None:
+        if self.max_cost_usd is None and self.max_total_tokens is None:
             return False
         if (
             not self.requests_in_flight
@@ -169,7 +172,9 @@ class Budget(Spent, kw_only=True):
         of_all = self.requests_in_flight / self.reply_count
         return (
             self.max_cost_usd is not None and self.cost_usd + of_all * (self.cost_usd - cost) >= self.max_cost_usd
-        ) or (self.max_tokens is not None and self.tokens + of_all * (self.tokens - tokens) >= self.max_tokens)
+        ) or (
+            self.max_total_tokens is not None and self.tokens + of_all * (self.tokens - tokens) >= self.max_total_tokens
+        )
 
     async def wait_for_request_end(self) -> None:
         """Wait until a request in flight has ended."""
@@ -206,7 +211,7 @@ class ReplyCache:
             usage, raw = Usage(**kept.pop("usage")), kept.pop("raw")
             calls = tuple(ToolCall(*each) for each in kept.get("tool_calls", ()))
             several = {"dropped": tuple(kept["dropped"]), "vectors": (), "answers": (), "tool_calls": calls}
-            known = Reply(**{**kept, **several, "usage": parse_usage(usage)})
+            known = Reply(**{**kept, **several, "usage": drop_invalid_token_counts(usage)})
             raw = None if raw is None else raw.encode("utf-8", "surrogatepass")
             known = replace(known, raw=raw, cached=True, cost_usd=0.0)
         except _UNREADABLE_FILE_ERRORS:
@@ -348,7 +353,7 @@ class TextClient:
                 return await self._ask_once(request, asked, attempt)
             except Rejected as refusal:
                 named = refusal.parameter or ""
-                if named not in asked.parameters or named in REQUIRED_PARAMETERS:
+                if named not in asked.parameters or named in NEVER_OMITTED_PARAMETERS:
                     raise
                 self.rejected_parameters[request.model] = self.rejected_parameters.get(request.model, frozenset()) | {
                     named
@@ -359,7 +364,7 @@ class TextClient:
                 if error.transient and self.stop and request.purpose == "case":
                     raise Stopped(str(self.stop.reason)) from error  # not a failure: a resumed run sends it
                 silent = not answered and self._is_agent_silent(error)
-                last = attempt >= (MAX_ATTEMPTS if answered else MAX_ATTEMPTS_BEFORE_REPLY)
+                last = attempt >= (MAX_ATTEMPTS if answered else MAX_ATTEMPTS_BEFORE_FIRST_REPLY)
                 if not error.transient or self.stop or last or silent:
                     if silent or (not answered and isinstance(error, Unreachable | NotAnApi)):
                         error.fatal = True
@@ -380,7 +385,7 @@ class TextClient:
             await self.limiter.enter()
         try:
             async with self.machine_slot:
-                while self.budget.may_be_exhausted():
+                while self.budget.may_requests_in_flight_reach_limit():
                     await self.budget.wait_for_request_end()
                 # Checked only now: while this request waited, the state may have changed.
                 if self.stop and (attempt or request.purpose == "case"):  # replies in flight may still be judged
@@ -391,7 +396,7 @@ class TextClient:
                 try:
                     reply = await self.provider.ask(sent_request)
                 except RateLimited as error:
-                    self.limiter.count_rate_limit(error.retry_after)
+                    self.limiter.apply_rate_limit(error.retry_after)
                     raise
                 except ProviderError as error:
                     if error.transient:
@@ -427,7 +432,7 @@ class TextClient:
             if wrong := describe_invalid_reply(reply):
                 what = f"the provider {self.target.provider} returned an invalid reply: {wrong}"
                 raise ProviderError(what)
-            reply = replace(reply, usage=parse_usage(reply.usage))
+            reply = replace(reply, usage=drop_invalid_token_counts(reply.usage))
         cost = reply.cost_usd if self._trusts_stated_cost else None
         if cost is None:
             cost = self.cost_of(self.target, reply.served_model, reply.usage)

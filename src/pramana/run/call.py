@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from pramana import audio, clock
-from pramana.errors import BrokenReply, KeyInAnswer
+from pramana.errors import ApiKeyInReply, BrokenReply
 from pramana.model import Usage, Utterance
 from pramana.providers.voice.vocabulary import FRAME_S, Channel, Event, ReceivedEvents, is_backchannel
 from pramana.replies import parse_token_count
@@ -111,7 +111,7 @@ class FinishedCall(Struct, frozen=True):
     """JSON Lines."""
     answers: tuple[str, ...]
     """The agent's transcript of its answer to each line; empty where it sent none."""
-    was_interrupted: tuple[bool, ...]
+    were_answers_interrupted: tuple[bool, ...]
     """For each answer: whether it was interrupted while some of it was left to play, which was dropped or never
     arrived. `answers` may then contain words that were not heard."""
     end_reason: str
@@ -166,8 +166,8 @@ class Conversation:
         self._channel, self._spoken, self._patience, self._enter = channel, spoken, patience, enter
         self._playout, self._pace = Playout(channel.downlink), FramePacer()
         can = channel.capabilities
-        self._answers = CallAnswers(self._playout, says_interrupted=can.says_interrupted)
-        self._quiet_s = can.quiet_s or ANSWER_END_SILENCE_S
+        self._answers = CallAnswers(self._playout, says_interrupted=can.reports_interruptions)
+        self._quiet_s = can.answer_end_silence_s or ANSWER_END_SILENCE_S
         self._log: list[dict[str, Any]] = []
         self._line = -1
         self._line_started = 0.0
@@ -183,13 +183,13 @@ class Conversation:
             version=LOG_VERSION,
             **about,
             answer_within_s=patience.answer_within_s,
-            quiet_s=can.quiet_s,
-            says_interrupted=can.says_interrupted,
+            quiet_s=can.answer_end_silence_s,
+            says_interrupted=can.reports_interruptions,
         )
 
     async def hold_call(self) -> FinishedCall:
         """Say every line, record every answer, hang up."""
-        said_s = sum(len(each.samples) for each in self._spoken) / audio.CALLER_RATE
+        said_s = sum(len(each.samples) for each in self._spoken) / audio.CALLER_SAMPLE_RATE
         longest_s = self._patience.max_call_s + said_s
         # Resample before the first frame, in a thread: on the event loop it would delay other calls.
         self._microphone = await asyncio.to_thread(Microphone, self._channel.uplink, self._spoken)
@@ -249,7 +249,9 @@ class Conversation:
         if following < len(self._spoken) and self._may_begin_line(following, now):
             self._line, self._line_started = following, now
             self._backchannel = (
-                following > 0 and self._answers.is_sounding(now) and is_backchannel(self._spoken[following].line.text)
+                following > 0
+                and self._answers.is_agent_speaking(now)
+                and is_backchannel(self._spoken[following].line.text)
             )
             ends = self._microphone.begin_line(following)
             self._enter("caller")
@@ -284,7 +286,7 @@ class Conversation:
         return bool(answer.text) or silent_s >= MAX_TRANSCRIPT_WAIT_S
 
     def _record_spoken_line(self) -> None:
-        self._enter("agent" if self._answers.is_sounding(self._now()) else "waiting")
+        self._enter("agent" if self._answers.is_agent_speaking(self._now()) else "waiting")
 
         said = self._spoken[self._line]
         self._log_event(
@@ -294,7 +296,7 @@ class Conversation:
             text=said.line.text,
             digest=said.digest,
             start=round(self._line_started, 6),
-            end=round(self._line_started + len(said.samples) / audio.CALLER_RATE, 6),
+            end=round(self._line_started + len(said.samples) / audio.CALLER_SAMPLE_RATE, 6),
             barge_in=said.line.barge_in_s is not None,
             backchannel=self._backchannel,
         )
@@ -332,7 +334,7 @@ class Conversation:
                 self._note_event(event, now)
 
     async def _on_interruption(self, now: float) -> None:
-        found = self._answers.interrupt(now)
+        found = self._answers.record_interruption(now)
         dropped = round(found.dropped_s, 6)
         if found.played_s is None:
             detail = {"event": "interrupted", "ignored": "none of the caller's words was audible", "dropped_s": dropped}
@@ -349,7 +351,7 @@ class Conversation:
                 self._answers.add_words(event, now)
         elif event.kind == "turn_done":
             more["text"] = event.text
-            self._answers.end_answer(now)
+            self._answers.record_answer_end(now)
         elif event.kind in ("error", "closed"):
             more |= {"text": event.text, "class": event.error}
             self._record_end_reason(event.kind)
@@ -373,13 +375,13 @@ class Conversation:
         self._log_event(self._now(), "pace", **self._pace.to_log())
         self._log_event(self._now(), "end", reason=reason)
         seconds = max(self._microphone.frames * FRAME_S, self._playout.end)
-        length = round(seconds * audio.RECORDING_RATE)
-        tracks = [each.render(audio.RECORDING_RATE, length) for each in (self._microphone, self._playout)]
+        length = round(seconds * audio.RECORDING_SAMPLE_RATE)
+        tracks = [each.render(audio.RECORDING_SAMPLE_RATE, length) for each in (self._microphone, self._playout)]
         return FinishedCall(
-            recording=audio.write_wav(np.stack(tracks, axis=1), audio.RECORDING_RATE),
+            recording=audio.write_wav(np.stack(tracks, axis=1), audio.RECORDING_SAMPLE_RATE),
             log=b"".join(_encode_log_line(each) for each in self._log),
             answers=tuple(answer.text for answer in self._answers.all),
-            was_interrupted=tuple(answer.was_interrupted for answer in self._answers.all),
+            were_answers_interrupted=tuple(answer.was_interrupted for answer in self._answers.all),
             end_reason=reason,
             usage=Usage(*(total or None for total in self._usage)),
         )
@@ -393,8 +395,8 @@ class Conversation:
                     if isinstance(value, str):
                         pieces.setdefault((event["event"], bool(is_detail), name), []).append(value)
         said = (*map("".join, pieces.values()), *(answer.text for answer in self._answers.all))
-        if any(map(self._channel.holds_key, said)):
-            raise KeyInAnswer("the agent spoke an API key, so the call is not stored")
+        if any(map(self._channel.is_key_in_text, said)):
+            raise ApiKeyInReply("the agent spoke an API key, so the call is not stored")
 
 
 def _encode_log_line(event: Mapping[str, Any]) -> bytes:

@@ -20,7 +20,7 @@ from msgspec.structs import astuple, replace
 from pramana import audio, clock
 from pramana.embedded.engines import format_engines
 from pramana.errors import PramanaError, ProviderError, Rejected
-from pramana.model import Call, Reply, Request, Turn
+from pramana.model import RecordedCall, Reply, Request, Turn
 from pramana.providers.voice.cascade import CascadeChannel
 from pramana.providers.voice.vocabulary import (
     CallSetup,
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from pramana.audio import Samples
 
 GREETS_PARAMETER = "greets"
-GREETING_WAIT_S = 3.0
+UNCERTAIN_GREETING_WAIT_S = 3.0
 """For an agent that may speak first, as most vendors' defaults do; a known greeting is waited for longer."""
-INTERRUPTED_REASON = "the answer was cut off, and the part that was played is unknown"
+CUT_OFF_ANSWER_REASON = "the answer was cut off, and the part that was played is unknown"
 
 
 class UntranscribedReply(Reply, frozen=True):
@@ -83,10 +83,10 @@ class CallProvider:
         if left_out:
             taken = {name: value for name, value in request.parameters.items() if name not in refused}
             request = replace(request, parameters=taken)
-        channel = await self.voice_provider.dial(_make_dial(request, takes_history=can.takes_history))
+        channel = await self.voice_provider.dial(_make_call_setup(request, takes_history=can.takes_history))
         self.agent_was_ready.set()
         about = {
-            "rate": audio.RECORDING_RATE,
+            "rate": audio.RECORDING_SAMPLE_RATE,
             "provider": self.provider_name,
             "model": request.model,
             "variant": speech.variant,
@@ -95,7 +95,7 @@ class CallProvider:
             "uplink": to_builtins(channel.uplink),
             "downlink": to_builtins(channel.downlink),
             # Only Pramana's own cascade sets this; the sound of all others is transcribed.
-            "synthesised_here": isinstance(channel, CascadeChannel) and channel.synthesised_here,
+            "synthesised_here": isinstance(channel, CascadeChannel) and channel.is_synthesised_in_process,
         }
         listened = _MonitoredChannel(channel, greets)
         held = await Conversation(listened, speech.utterances, about, self.patience, enter).hold_call()
@@ -107,7 +107,7 @@ class CallProvider:
             dropped=left_out,
             total_s=clock.monotonic() - start,
             answers=held.answers,
-            call=Call("", "", tuple(each.digest for each in speech.utterances)),
+            call=RecordedCall("", "", tuple(each.digest for each in speech.utterances)),
             finished_call=held,
             language=speech.language,
         )
@@ -125,7 +125,7 @@ class CallProvider:
         """Return the reply with transcripts of answers that came without words, or with more than was heard."""
         if not isinstance(reply, UntranscribedReply) or (held := reply.finished_call) is None:
             return reply
-        cut = {number for number, was in enumerate(held.was_interrupted) if was}
+        cut = {number for number, was in enumerate(held.were_answers_interrupted) if was}
         wanted = [number for number, words in enumerate(held.answers) if number in cut or not words]
         answers, unwritten = list(held.answers), dict[int, str]()
         if wanted and self.recognition is not None and self.recognition.supports_language(reply.language):
@@ -139,7 +139,7 @@ class CallProvider:
                         why = str(error) if isinstance(error, PramanaError) else f"{type(error).__name__}: {error}"
                         unwritten[number] = f"the answer could not be transcribed: {why}"
         else:
-            unwritten = {number: INTERRUPTED_REASON for number in wanted if held.answers[number]}
+            unwritten = {number: CUT_OFF_ANSWER_REASON for number in wanted if held.answers[number]}
             for number in unwritten:
                 answers[number] = ""
         # The agent's own transcript stays for readers; no assertion uses it.
@@ -195,12 +195,12 @@ class _MonitoredChannel:
     def __init__(self, channel: Channel, greets: bool | None) -> None:
         self._channel, can = channel, channel.capabilities
         if greets is None:
-            self.capabilities = replace(can, greeting_timeout_s=GREETING_WAIT_S)
+            self.capabilities = replace(can, greeting_timeout_s=UNCERTAIN_GREETING_WAIT_S)
         else:
             self.capabilities = replace(can, greets=greets, greeting_timeout_s=None)
         self.uplink, self.downlink = channel.uplink, channel.downlink
         self.send, self.interrupt, self.close = channel.send, channel.interrupt, channel.close
-        self.holds_key = channel.holds_key
+        self.is_key_in_text = channel.is_key_in_text
         self.failure: ProviderError | None = None
 
     async def receive(self) -> ReceivedEvents:
@@ -237,7 +237,7 @@ def _add_reasons_to_log(log: bytes, reasons_by_line: Mapping[int, str]) -> bytes
     return b"".join([*before, *said, end])
 
 
-def _make_dial(request: Request, *, takes_history: bool) -> CallSetup:
+def _make_call_setup(request: Request, *, takes_history: bool) -> CallSetup:
     assert request.speech is not None  # noqa: S101
     system = [turn.text for turn in request.turns if turn.role == "system"]
     before = tuple(turn for turn in request.turns if turn.role != "system")
@@ -266,7 +266,7 @@ def _cut_answer_clips(finished_call: FinishedCall) -> "dict[int, Samples]":
     starts = [round(rate * each["end" if each["barge_in"] else "start"]) for each in lines]
     clips = [agent[start:end] for start, end in pairwise([*starts, len(agent)])]
     return {
-        line["line"]: audio.resample(clip, rate, audio.CALLER_RATE)
+        line["line"]: audio.resample(clip, rate, audio.CALLER_SAMPLE_RATE)
         for line, clip in zip(lines, clips, strict=True)
         if audio.find_first_audible(clip, rate) is not None
     }

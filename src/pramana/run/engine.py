@@ -17,7 +17,7 @@ from msgspec import Struct
 from pramana.errors import PramanaError, Stopped
 from pramana.model import Result
 
-INTERRUPTED = "interrupted by the user"
+INTERRUPTED_BY_USER_REASON = "interrupted by the user"
 """The reason of a run that was stopped by Ctrl-C, or by a function that raised `KeyboardInterrupt`."""
 
 
@@ -48,7 +48,7 @@ class Stop:
     def interrupt(self, error: KeyboardInterrupt) -> None:
         """Stop because a user's function raised this; `raise_interrupt` raises it once the work has ended."""
         self._interrupt = error
-        self(INTERRUPTED)
+        self(INTERRUPTED_BY_USER_REASON)
 
     def raise_interrupt(self) -> None:
         """Raise what a user's function raised, if anything."""

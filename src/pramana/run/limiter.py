@@ -86,7 +86,7 @@ class Limiter:
             self._set_limit(min(grown, self.ceiling), "clean round")
             self._wake()
 
-    def count_rate_limit(self, retry_after_s: float | None) -> None:
+    def apply_rate_limit(self, retry_after_s: float | None) -> None:
         """Cut the limit, once per burst, and make every request wait as long as the provider asks."""
         now = self._clock()
         if now - self._cut_at >= MIN_CUT_INTERVAL_S and now >= self._held_until:
@@ -106,7 +106,7 @@ class Limiter:
         """Return the seconds left until the provider's rate limit ends."""
         return max(0.0, self._held_until - self._clock())
 
-    def release_all(self) -> None:
+    def stop_waiting_for_rate_limits(self) -> None:
         """End all waits: the run ends, and waiting requests must notice."""
         self._is_released, self._held_until = True, 0.0
         self._wake()

@@ -37,7 +37,7 @@ MAX_RECORDED_STALLS = 1000
 
 class _CallerLine(Struct, frozen=True):
     samples: "Samples"
-    """At `audio.CALLER_RATE`, padded with silence to the end of the last frame."""
+    """At `audio.CALLER_SAMPLE_RATE`, padded with silence to the end of the last frame."""
     encoded_frames: bytes
     """The encoded frames."""
     frame_count: int
@@ -52,14 +52,14 @@ class Microphone:
         import numpy as np
 
         self._rate, self._width = uplink.rate, 2 if uplink.codec == "pcm" else 1
-        frame = audio.CALLER_RATE // FRAMES_PER_SECOND
+        frame = audio.CALLER_SAMPLE_RATE // FRAMES_PER_SECOND
         self._lines = []
         for each in spoken:
             samples: Samples = np.pad(each.samples, (0, -len(each.samples) % frame))
-            last = audio.find_last_audible(each.samples, audio.CALLER_RATE)
+            last = audio.find_last_audible(each.samples, audio.CALLER_SAMPLE_RATE)
             heard = len(each.samples) if last is None else last + 1
-            sent = audio.encode(uplink.codec, audio.resample(samples, audio.CALLER_RATE, uplink.rate))
-            self._lines.append(_CallerLine(samples, sent, len(samples) // frame, heard / audio.CALLER_RATE))
+            sent = audio.encode(uplink.codec, audio.resample(samples, audio.CALLER_SAMPLE_RATE, uplink.rate))
+            self._lines.append(_CallerLine(samples, sent, len(samples) // frame, heard / audio.CALLER_SAMPLE_RATE))
         # One extra sample, for rates at which some frames are longer.
         self._quiet = audio.encode(uplink.codec, np.zeros(uplink.rate // FRAMES_PER_SECOND + 1, np.int16))
         self._spoken_lines: list[tuple[int, Samples]] = []
@@ -90,14 +90,14 @@ class Microphone:
             self._line = None
         return piece + self._quiet[: end - start - len(piece)]
 
-    def render(self, rate: int, length: int) -> "Samples":
+    def render(self, rate: int, sample_count: int) -> "Samples":
         """Return the caller's sound on the recording's clock."""
         import numpy as np
 
-        track: Samples = np.zeros(length, np.int16)
+        track: Samples = np.zeros(sample_count, np.int16)
         for frame, samples in self._spoken_lines:
             first = round(frame * FRAME_S * rate)
-            told = audio.resample(samples, audio.CALLER_RATE, rate)[: max(0, length - first)]
+            told = audio.resample(samples, audio.CALLER_SAMPLE_RATE, rate)[: max(0, sample_count - first)]
             track[first : first + len(told)] = told
         return track
 
@@ -202,10 +202,10 @@ class Playout:
         return piece
 
     def begin_answer(self) -> None:
-        """Start counting `played_s` with the next piece."""
+        """Start counting `measure_played_answer_s` with the next piece."""
         self._answer = len(self._pieces)
 
-    def played_s(self, now: float) -> float:
+    def measure_played_answer_s(self, now: float) -> float:
         """Return how many seconds of the current answer have been played, without gaps."""
         return sum(max(0.0, min(piece.end_s, now) - piece.start_s) for piece in self._pieces[self._answer :])
 
@@ -231,15 +231,15 @@ class Playout:
             )
         return dropped
 
-    def render(self, rate: int, length: int) -> "Samples":
+    def render(self, rate: int, sample_count: int) -> "Samples":
         """Return all sound on the recording's clock; contiguous pieces are resampled as one."""
         import numpy as np
 
-        track: Samples = np.zeros(length, np.int16)
+        track: Samples = np.zeros(sample_count, np.int16)
         for start, data in self._join_pieces():
             samples = audio.resample(audio.decode(self.downlink.codec, data), self.downlink.rate, rate)
             first = round(start * rate)
-            samples = samples[: max(0, length - first)]
+            samples = samples[: max(0, sample_count - first)]
             track[first : first + len(samples)] = samples
         return track
 

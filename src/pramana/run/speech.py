@@ -126,7 +126,7 @@ class SpeechMaker:
         )
         if conditions:
             samples = _apply_conditions(samples, conditions)
-        return samples, self._keep(audio.write_wav(samples, audio.CALLER_RATE))
+        return samples, self._keep(audio.write_wav(samples, audio.CALLER_SAMPLE_RATE))
 
 
 def _apply_conditions(samples: "Samples", conditions: str) -> "Samples":
@@ -136,11 +136,13 @@ def _apply_conditions(samples: "Samples", conditions: str) -> "Samples":
     """
     import numpy as np
 
-    first, last = (find(samples, audio.CALLER_RATE) for find in (audio.find_first_audible, audio.find_last_audible))
+    first, last = (
+        find(samples, audio.CALLER_SAMPLE_RATE) for find in (audio.find_first_audible, audio.find_last_audible)
+    )
     if first is None or last is None:
         return samples
     words = samples[first : last + 1]
-    clean = audio.digest_sound(words, audio.CALLER_RATE)
+    clean = audio.digest_sound(words, audio.CALLER_SAMPLE_RATE)
     seed = int.from_bytes(hashlib.sha256(f"{clean}|{conditions}|{CONDITIONS_VERSION}".encode()).digest()[:4])
     disturbed = audio.apply_conditions(audio.conditions.parse_conditions(conditions), words, seed)
     return np.pad(disturbed, (first, len(samples) - last - 1))
@@ -163,13 +165,13 @@ def _decode_recording(recorded: bytes, url: str) -> "Samples":
     from pramana.providers import guard
 
     shown = (
-        guard.strip_credentials(url) if "://" in url else escape_control_characters(url)
+        guard.strip_credentials_and_query(url) if "://" in url else escape_control_characters(url)
     )  # the query of a URL may be a signature
     try:
         sound = audio.read_sound(recorded)
     except audio.BadAudio as bad:
         raise audio.BadAudio(f"the recording {shown} cannot be used: {bad}") from None
-    samples = audio.resample(sound.samples, sound.rate, audio.CALLER_RATE)
-    if wrong := audio.find_prompt_problem(samples, audio.CALLER_RATE):
+    samples = audio.resample(sound.samples, sound.rate, audio.CALLER_SAMPLE_RATE)
+    if wrong := audio.find_prompt_problem(samples, audio.CALLER_SAMPLE_RATE):
         raise audio.BadAudio(f"the recording {shown} cannot be used: {wrong}")
     return samples

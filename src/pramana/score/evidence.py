@@ -40,7 +40,7 @@ MAX_CLIPPED_SHARE = 0.05
 """Share of audible samples at full scale: speech 20 dB too loud. Its words survive that, but the sound is broken."""
 MAX_COMPRESSION_RATIO = 2.4
 """Compression ratio above which recognised text counts as looping: Whisper's own limit."""
-MAX_CUT_COUNT = 4
+MAX_CUTS_CONSIDERED = 4
 SYNTHESISED_HERE_REASON = "not checked: this process synthesised the agent's speech from the transcript"
 
 
@@ -64,15 +64,15 @@ def check_evidence(
     language: str,
     *,
     sample_rate: int,
-    cut_count: int = 0,
+    interruption_count: int = 0,
     no_transcript_reason: str = "there is no transcript of the recording",
     synthesised_here: bool = False,
 ) -> GuardResult:
     """Compare an agent's transcript with its recording.
 
     `speech` is the audible part of the agent's channel, at `sample_rate` samples per second. `recording_transcript` is
-    its transcript by speech recognition, or None for the reason `no_transcript_reason`. `cut_count` is the number of
-    times the caller interrupted the agent, so that a part of its words was never played. `synthesised_here` is set if
+    its transcript by speech recognition, or None for the reason `no_transcript_reason`. `interruption_count` says how
+    often the caller interrupted the agent, so that a part of its words was never played. `synthesised_here` is set if
     this process synthesised the sound from `transcript`.
     """
     seconds = speech.size / sample_rate
@@ -87,7 +87,7 @@ def check_evidence(
     # The embedded voice skips characters without a sound; other agents are responsible for their transcripts.
     length = sum(map(str.isalnum, transcript)) if synthesised_here else len(transcript)
     fast = f"the recording contradicts the transcript: {length:,} characters cannot be spoken in {seconds:.1f} s"
-    is_too_fast = not cut_count and length > MIN_COMPARED_CHARACTERS + MAX_CHARACTERS_PER_SECOND * seconds
+    is_too_fast = not interruption_count and length > MIN_COMPARED_CHARACTERS + MAX_CHARACTERS_PER_SECOND * seconds
     if synthesised_here:
         return GuardResult("contradicts", fast) if is_too_fast else GuardResult("not checked", SYNTHESISED_HERE_REASON)
     if recording_transcript is None:
@@ -103,10 +103,12 @@ def check_evidence(
     lengths = [len("".join(normalise_text(text, language))) for text in (transcript, recording_transcript)]
     if max(lengths) < MIN_COMPARED_CHARACTERS:
         return GuardResult("not checked", f"not checked: {max(lengths)} characters are too few to compare")
-    if cut_count and lengths[1] < MIN_COMPARED_CHARACTERS:
+    if interruption_count and lengths[1] < MIN_COMPARED_CHARACTERS:
         few = f"not checked: {lengths[1]} characters were transcribed of an answer that was cut off, too few to compare"
         return GuardResult("not checked", few)
-    wrong = compute_transcript_error_rate(transcript, recording_transcript, language, cut_count=cut_count)
+    wrong = compute_transcript_error_rate(
+        transcript, recording_transcript, language, interruption_count=interruption_count
+    )
     if wrong > MAX_CHARACTER_ERROR_RATE:
         return GuardResult(
             "contradicts",
@@ -129,23 +131,23 @@ def compute_compression_ratio(text: str) -> float:
 
 
 def compute_transcript_error_rate(
-    transcript: str, recording_transcript: str, language: str, *, cut_count: int = 0
+    transcript: str, recording_transcript: str, language: str, *, interruption_count: int = 0
 ) -> float:
     """Return the character error rate of a recording against its transcript; 1 for an empty transcript.
 
-    For each of `cut_count` interruptions, a passage of the transcript may be missing without counting, and the rate is
-    per character recognised.
+    For each of `interruption_count` interruptions, a passage of the transcript may be missing without counting, and the
+    rate is per character recognised.
     """
-    if not cut_count:
+    if not interruption_count:
         rate = count_character_errors(transcript, recording_transcript, language).rate
         return 1.0 if rate is None else rate
     between = "" if is_compared_by_character(language) else " "
     reference, heard = (between.join(normalise_text(text, language)) for text in (transcript, recording_transcript))
-    return _compute_edit_distance(reference, heard, min(cut_count, MAX_CUT_COUNT)) / max(1, len(heard))
+    return _compute_edit_distance(reference, heard, min(interruption_count, MAX_CUTS_CONSIDERED)) / max(1, len(heard))
 
 
-def _compute_edit_distance(reference: str, recognised: str, cut_count: int) -> int:
-    """Return the edit distance between two texts, where `cut_count` passages of the first may be left out at no cost.
+def _compute_edit_distance(reference: str, recognised: str, omittable_passage_count: int) -> int:
+    """Return the edit distance of two texts; that many passages of the first may be left out at no cost.
 
     One row of the usual table per character of the reference, in one copy for each number of passages left out so far,
     and one for each passage being left out, where a character of the reference costs nothing.
@@ -155,7 +157,7 @@ def _compute_edit_distance(reference: str, recognised: str, cut_count: int) -> i
     letters = np.fromiter(map(ord, recognised), np.int64, len(recognised))
     columns = np.arange(len(recognised) + 1)
     never = np.full(len(recognised) + 1, len(recognised) + len(reference) + 1)
-    kept, left = [columns, *[never] * cut_count], [columns, *[never] * (cut_count - 1)]
+    kept, left = [columns, *[never] * omittable_passage_count], [columns, *[never] * (omittable_passage_count - 1)]
     for letter in map(ord, reference):
         before = kept
         left = [np.minimum(row, was) for row, was in zip(left, before[:-1], strict=True)]

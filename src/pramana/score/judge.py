@@ -23,7 +23,7 @@ from pramana.score.verdicts import (
     DECISION_FORMAT,
     RATINGS_FORMAT,
     RUBRIC_SCORE_NAMES,
-    cut_before_verdict,
+    get_text_before_verdict,
     parse_ratings,
     parse_verdict,
 )
@@ -47,11 +47,11 @@ Criterion:
 
 Is the criterion met? Evidence first; the last line is YES or NO."""
 
-REPEAT_QUESTION: Final = (
+UNREADABLE_VERDICT_RETRY_PROMPT: Final = (
     "Your last line was neither YES nor NO. Answer once more: evidence first, then a last line with only YES or NO."
 )
 
-CUT_OFF_QUESTION: Final = (
+CUT_OFF_RETRY_PROMPT: Final = (
     "Your answer was cut off before its end. Answer once more, in the same form and in fewer words."
 )
 
@@ -102,30 +102,30 @@ class Judge(Struct, frozen=True):
     """A judge model and the function that calls it."""
 
     ask: Ask
-    model: str
+    provider_model_name: str
     """The provider's name of the model."""
-    name: str
+    typed_name: str
     """The name as typed."""
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0, "seed": 42})
     must_rate: bool = True
     """Whether it has to rate what it decides by a rubric; a function of the user may decide alone."""
 
     async def ask_and_parse(
-        self, turns: tuple[Turn, ...], parse: Callable[[str], T | None], repeat_question: str, expected_format: str
+        self, turns: tuple[Turn, ...], parse: Callable[[str], T | None], retry_prompt: str, expected_format: str
     ) -> JudgeAnswer[T]:
         """Call the judge and parse its answer; call it once more if the answer is unreadable or was cut off."""
         answers: list[str] = []
-        evidence: dict[str, Any] = {"judge": self.name, "answers": answers}
+        evidence: dict[str, Any] = {"judge": self.typed_name, "answers": answers}
         cost: float | None = 0.0
         tokens: int | None = 0
         cut = False
         for _ in range(2):
             try:
-                said = await self.ask(Request(self.model, turns, self.parameters, "judge"))
+                said = await self.ask(Request(self.provider_model_name, turns, self.parameters, "judge"))
             except ProviderError as error:
                 if error.fatal:
                     raise
-                return JudgeAnswer(None, evidence, f"the request to the judge {self.name} failed: {error}")
+                return JudgeAnswer(None, evidence, f"the request to the judge {self.typed_name} failed: {error}")
             answers.append(said.text)
             evidence["served_model"] = said.served_model
             evidence["finish_reason"] = said.finish_reason
@@ -139,7 +139,7 @@ class Judge(Struct, frozen=True):
             turns = (
                 *turns,
                 Turn("assistant", said.text or "(nothing)"),
-                Turn("user", CUT_OFF_QUESTION if cut else repeat_question),
+                Turn("user", CUT_OFF_RETRY_PROMPT if cut else retry_prompt),
             )
         last = f"; its last answer was cut off ({said.finish_reason})" if cut else "; its last answer"
         last += (
@@ -149,25 +149,27 @@ class Judge(Struct, frozen=True):
             if not cut
             else ""
         )
-        why = f"the judge {self.name} gave no readable verdict in two attempts: expected {expected_format}{last}"
+        why = f"the judge {self.typed_name} gave no readable verdict in two attempts: expected {expected_format}{last}"
         return JudgeAnswer(None, evidence, why)
 
 
 async def score_by_judge(judge: Judge, case: Case, reply: Reply) -> Check:
     """Score an `llm_judge` assertion."""
     criterion = (case.assertion.judge_prompt if case.assertion else None) or ""
-    output = describe_reply(reply.text, reply.tool_calls, longest=None)
+    output = describe_reply(reply.text, reply.tool_calls, max_call_length=None)
     mark = make_delimiter(output, criterion)
     turns = (
         Turn("system", INSTRUCTIONS.format(mark=mark)),
         Turn("user", QUESTION.format(criterion=criterion, mark=mark, output=output)),
     )
-    inquiry = await judge.ask_and_parse(turns, parse_verdict, REPEAT_QUESTION, "a last line YES or NO")
-    version = f"{JUDGE_VERSION} {hash_prompts(INSTRUCTIONS, QUESTION, REPEAT_QUESTION, CUT_OFF_QUESTION)}"
+    inquiry = await judge.ask_and_parse(turns, parse_verdict, UNREADABLE_VERDICT_RETRY_PROMPT, "a last line YES or NO")
+    version = (
+        f"{JUDGE_VERSION} {hash_prompts(INSTRUCTIONS, QUESTION, UNREADABLE_VERDICT_RETRY_PROMPT, CUT_OFF_RETRY_PROMPT)}"
+    )
     if inquiry.decision is None:
         return Check("llm_judge", version, Outcome.UNSCORED, inquiry.failure_reason, evidence=inquiry.evidence)
     outcome, word = (Outcome.PASSED, "YES") if inquiry.decision else (Outcome.FAILED, "NO")
-    reason = f"{judge.name} says {word}: {shorten_reason(inquiry.evidence['answers'][-1])}"
+    reason = f"{judge.typed_name} says {word}: {shorten_reason(inquiry.evidence['answers'][-1])}"
     return Check("llm_judge", version, outcome, reason, evidence=inquiry.evidence)
 
 
@@ -225,7 +227,7 @@ Expected outcome:
 
 Evidence first; the last line is the JSON object."""
 
-RUBRIC_REPEAT_QUESTION: Final = (
+UNREADABLE_RATINGS_RETRY_PROMPT: Final = (
     "Your last line was not the JSON object asked for. Answer once more: evidence, then the object on the last line."
 )
 
@@ -237,7 +239,7 @@ def _format_numbered_lines(texts: Sequence[str]) -> str:
 async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
     """Score whether a scenario's task was completed."""
     rubric, expected = RUBRICS.get(case.facets.category, GENERAL_RUBRIC), case.expected_outcome or ""
-    prompt, output = case.turns[-1].text, describe_reply(reply.text, reply.tool_calls, longest=None)
+    prompt, output = case.turns[-1].text, describe_reply(reply.text, reply.tool_calls, max_call_length=None)
     if len(case.script) > 1:  # each line with its answer, numbered
         prompt = _format_numbered_lines([line.text for line in case.script])
         if not reply.tool_calls or any(map(str.strip, (reply.text, *reply.answers))):  # calls belong to no line
@@ -248,16 +250,16 @@ async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
         Turn("user", RUBRIC_QUESTION.format(prompt=prompt, expected=expected, mark=mark, output=output)),
     )
     if judge.must_rate:
-        inquiry = await judge.ask_and_parse(turns, parse_ratings, RUBRIC_REPEAT_QUESTION, RATINGS_FORMAT)
+        inquiry = await judge.ask_and_parse(turns, parse_ratings, UNREADABLE_RATINGS_RETRY_PROMPT, RATINGS_FORMAT)
     else:
-        read_decision = partial(parse_ratings, required=())
-        inquiry = await judge.ask_and_parse(turns, read_decision, RUBRIC_REPEAT_QUESTION, DECISION_FORMAT)
+        read_decision = partial(parse_ratings, required_ratings=())
+        inquiry = await judge.ask_and_parse(turns, read_decision, UNREADABLE_RATINGS_RETRY_PROMPT, DECISION_FORMAT)
     prompts: tuple[str, ...] = (
         *RUBRICS.values(),
         RUBRIC_INSTRUCTIONS,
         RUBRIC_QUESTION,
-        RUBRIC_REPEAT_QUESTION,
-        CUT_OFF_QUESTION,
+        UNREADABLE_RATINGS_RETRY_PROMPT,
+        CUT_OFF_RETRY_PROMPT,
     )
     prompts += (rubric,) if rubric == GENERAL_RUBRIC else ()
     version = f"{RUBRIC_VERSION} {hash_prompts(*prompts)}"
@@ -269,6 +271,6 @@ async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
     given = stated if isinstance(stated, dict) else {}
     reasons = {name: given[name] for name in RUBRIC_SCORE_NAMES if isinstance(given.get(name), str)}
     evidence = {**inquiry.evidence, "scores": scores, "reasons": reasons}
-    said = shorten_reason(cut_before_verdict(inquiry.evidence["answers"][-1]))
-    reason = f"{judge.name}: task {'completed' if done else 'not completed'}{f': {said}' if said else ''}"
+    said = shorten_reason(get_text_before_verdict(inquiry.evidence["answers"][-1]))
+    reason = f"{judge.typed_name}: task {'completed' if done else 'not completed'}{f': {said}' if said else ''}"
     return Check("rubric", version, Outcome.PASSED if done else Outcome.FAILED, reason, evidence=evidence)

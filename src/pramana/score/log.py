@@ -20,11 +20,11 @@ NORMAL_CLOSE_CODE = 1000
 """The WebSocket close code of a normal closure."""
 RECORDING_END_TOLERANCE_S = 0.1
 """Tolerance for positions after the end of the recording: both are rounded, and the last frame may be cut short."""
-MAX_CALL_S = 1e6
+MAX_LOG_NUMBER = 1e6
 """An upper bound: no call is that long."""
 
 
-class SaidLine(Struct, frozen=True):
+class CallerLine(Struct, frozen=True):
     """A line of the caller as it was played; positions are in seconds of the recording."""
 
     number: int
@@ -51,7 +51,7 @@ class Stall(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
     start_s: float
     end_s: float
-    late_s: float
+    max_lateness_s: float
 
 
 class ReceivedSound(Struct, frozen=True):
@@ -106,7 +106,7 @@ class CallLog:
         """Silence after which an answer counts as over, in a format that need not report its end."""
         self.pace: PaceReport | None = None
         self.stalls: list[Stall] = []
-        self.lines: list[SaidLine] = []
+        self.lines: list[CallerLine] = []
         self.interrupted: list[float] = []
         self.cuts = 0
         """Number of times the agent's sound was cut: as many passages of its words were never played."""
@@ -180,10 +180,10 @@ class CallLog:
         self.quiet_s = None if event.fields.get("quiet_s") is None else event.read_seconds("quiet_s")
         self.synthesised_here = event.fields.get("synthesised_here") is True
 
-    def _parse_line(self, event: "_CallEvent") -> SaidLine:
+    def _parse_line(self, event: "_CallEvent") -> CallerLine:
         text, barge_in = event.read_text("text"), event.fields.get("barge_in") is True
         told = event.fields.get("backchannel")
-        line = SaidLine(
+        line = CallerLine(
             event.read_int("line"),
             text,
             event.read_seconds("start"),
@@ -320,7 +320,7 @@ class _CallEvent:
 
     def _read_number(self, key: str, number_type: Any, expected: str) -> float:
         value = self.fields.get(key)
-        if isinstance(value, bool) or not isinstance(value, number_type) or not 0 <= value <= MAX_CALL_S:
+        if isinstance(value, bool) or not isinstance(value, number_type) or not 0 <= value <= MAX_LOG_NUMBER:
             raise self._make_field_error(key, expected)
         return float(value)
 

@@ -33,7 +33,9 @@ def combine_checks(judges: Sequence[Judge], checks: Sequence[Check]) -> Check:
     """Return the check of a panel from the check of each judge."""
     counts = {outcome: sum(each.outcome is outcome for each in checks) for outcome in _WORDS}
     decided = next((outcome for outcome, count in counts.items() if 2 * count > len(checks)), Outcome.UNSCORED)
-    votes = "; ".join(f"{judge.name} {_describe_vote(check)}" for judge, check in zip(judges, checks, strict=True))
+    votes = "; ".join(
+        f"{judge.typed_name} {_describe_vote(check)}" for judge, check in zip(judges, checks, strict=True)
+    )
     said = (
         f"the panel has no majority: {votes}"
         if decided is Outcome.UNSCORED
@@ -53,13 +55,18 @@ def _combine_evidence(judges: Sequence[Judge], checks: Sequence[Check], decided:
     evidence = [check.evidence for check in checks]
     served = dict.fromkeys(str(each["served_model"]) for each in evidence if each.get("served_model"))
     panel = [
-        {"judge": judge.name, "verdict": check.outcome.value, "reason": check.reason, **_without_judge(check.evidence)}
+        {
+            "judge": judge.typed_name,
+            "verdict": check.outcome.value,
+            "reason": check.reason,
+            **_without_judge(check.evidence),
+        }
         for judge, check in zip(judges, checks, strict=True)
     ]
     found: dict[str, Any] = {
-        "judge": PANEL_SEPARATOR.join(judge.name for judge in judges),
+        "judge": PANEL_SEPARATOR.join(judge.typed_name for judge in judges),
         "answers": [
-            f"{judge.name}: {answer}"
+            f"{judge.typed_name}: {answer}"
             for judge, each in zip(judges, evidence, strict=True)
             for answer in _list_answers(each)
         ],

@@ -39,7 +39,7 @@ from pramana.model import Case, Check, Outcome, PlannedScorer, Reply, Request, T
 from pramana.plugins import assertion_types, scorers
 from pramana.providers import redaction
 from pramana.providers.text.function import function_path, import_function, is_asynchronous
-from pramana.providers.text.runners import CallOutcome, CoroutineRunner, ThreadRunner
+from pramana.providers.text.runners import CoroutineRunner, FunctionCallOutcome, ThreadRunner
 from pramana.replies import add_usage
 from pramana.score.judge import Judge, shorten_reason
 
@@ -288,7 +288,7 @@ def ends_run(error: BaseException) -> bool:
     return isinstance(error, BudgetSpent | Stopped) or (isinstance(error, ProviderError) and error.fatal)
 
 
-class Scorers:
+class ScorerRunner:
     """Calls the scorers of a run. One instance per run, shared by its workers."""
 
     def __init__(
@@ -337,23 +337,23 @@ class Scorers:
                 raise error
             evidence = asked.make_evidence()
             if error:
-                found.append(self._make_unscored_check(each, error, evidence, lacks_judge=asked.lacks_judge))
+                found.append(self._make_check_of_scorer_error(each, error, evidence, lacks_judge=asked.lacks_judge))
             else:
                 found += self._make_checks(each, ended.value, evidence)
         return found
 
     async def _call_within_timeout(
         self, scorer_: Scorer, case: Case, reply: Reply, model: str, requests: "_ScorerRequests", *, asynchronous: bool
-    ) -> CallOutcome:
+    ) -> FunctionCallOutcome:
         try:
             async with asyncio.timeout(self._timeout_s) as requests.timeout:
                 return await self._call_scorer(scorer_, case, reply, model, requests, asynchronous=asynchronous)
         except TimeoutError:  # one that the function raises is part of the outcome
-            return CallOutcome(error=TimeoutError(f"no result within the time limit of {self._timeout_s:g} s"))
+            return FunctionCallOutcome(error=TimeoutError(f"no result within the time limit of {self._timeout_s:g} s"))
 
     async def _call_scorer(
         self, scorer_: Scorer, case: Case, reply: Reply, model: str, requests: "_ScorerRequests", *, asynchronous: bool
-    ) -> CallOutcome:
+    ) -> FunctionCallOutcome:
         seen_case = cast("PublicCase", case)
         if asynchronous:
             seen = ScoringContext(seen_case, reply, model, requests.ask_async)
@@ -363,10 +363,10 @@ class Scorers:
         if isawaitable(ended.value):
             if hasattr(ended.value, "close"):
                 ended.value.close()  # otherwise Python warns that the coroutine was never awaited
-            return CallOutcome(error=TypeError("it returned a coroutine; declare it with async def"))
+            return FunctionCallOutcome(error=TypeError("it returned a coroutine; declare it with async def"))
         return ended
 
-    def _make_unscored_check(
+    def _make_check_of_scorer_error(
         self, scorer_: Scorer, error: BaseException, evidence: Mapping[str, object], *, lacks_judge: bool
     ) -> Check:
         if lacks_judge:
@@ -513,7 +513,7 @@ class _ScorerRequests:
         if judge is None:
             self.lacks_judge = True
             raise InvalidInput(self._no_judge)
-        request = Request(judge.model, turns, {**judge.parameters, **(parameters or {})}, "judge")
+        request = Request(judge.provider_model_name, turns, {**judge.parameters, **(parameters or {})}, "judge")
         try:
             with self._suspend_timeout():
                 reply = await judge.ask(request)
@@ -551,7 +551,7 @@ class _ScorerRequests:
         costs = [each.cost_usd for each in replies]
         served = dict.fromkeys(each.served_model for each in replies if each.served_model)
         return {
-            "judge": ", ".join(dict.fromkeys(judge.name for judge, _ in self._replies)),
+            "judge": ", ".join(dict.fromkeys(judge.typed_name for judge, _ in self._replies)),
             "served_model": ", ".join(served) or None,
             "answers": [each.text for each in replies],
             "cost_usd": None if None in costs else sum(each for each in costs if each is not None),

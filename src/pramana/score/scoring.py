@@ -16,7 +16,7 @@ from pramana.model import Case, Check, Outcome, Reply, Turn
 from pramana.replies import describe_reply
 from pramana.score.judge import Judge, score_by_judge, score_by_rubric
 from pramana.score.panel import score_by_panel
-from pramana.score.scorers import Scorers, ends_run
+from pramana.score.scorers import ScorerRunner, ends_run
 
 MIN_THREADED_OUTPUT_LENGTH = 50_000
 """Characters from which an offline assertion may take over a millisecond, so it runs in a thread."""
@@ -63,7 +63,7 @@ class CaseScorer(Protocol):
     async def score(self, case: Case, reply: Reply) -> Check: ...
 
 
-class Scoring:
+class ReplyChecker:
     """All checks for the replies of one model."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Scoring:
         similarity: CaseScorer,
         calls: CaseScorer | None = None,
         no_judge: str = NO_JUDGE_REASON,
-        scorers: Scorers | None = None,
+        scorers: ScorerRunner | None = None,
         model: str = "",
         other_judges: Sequence[Judge] = (),
     ) -> None:

@@ -178,9 +178,9 @@ def make_embed(ask: Ask, model: str) -> Embed:
 
 def make_local_embedding_name() -> str:
     """Return the name of the embedding in this process, with its version and the digest of its weights."""
-    from pramana.embedded.weights import find_weights
+    from pramana.embedded.weights import find_pinned_weights
 
-    weights = find_weights(WEIGHTS)
+    weights = find_pinned_weights(WEIGHTS)
     return f"{MODEL} {weights.version} sha256:{weights.files[WEIGHTS_FILE].sha256[:8]}"
 
 

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from pramana import audio
 from pramana.errors import InvalidInput, PramanaError, WeightsMissing
-from pramana.model import Call, Case, Check, Outcome, Reply
+from pramana.model import Case, Check, Outcome, RecordedCall, Reply
 from pramana.providers.voice.embedded import process_limits
 from pramana.providers.voice.vocabulary import SpeechRecognition
 from pramana.score.evidence import GUARD_VERSION, GuardResult, check_evidence, trim_silences
@@ -145,7 +145,7 @@ def measure_call(
     events: Sequence[Mapping[str, Any]],
     *,
     transcribe: Transcribe | None,
-    languages: Collection[str],
+    transcribable_languages: Collection[str],
     language: str,
     references: Sequence[str | None] = (),
     detect_speech: DetectSpeech | None = None,
@@ -155,14 +155,14 @@ def measure_call(
 ) -> CallMeasurements:
     """Measure a call from its recording and its log.
 
-    `transcribe` supports the `languages`; `references` are the expected words of each answer, where stated;
+    `transcribe` supports the `transcribable_languages`; `references` are the expected words of each answer, if stated;
     `detect_speech` and `vad_label` are a voice activity detector and its settings; `line_count` is the number of lines
     in the script.
     """
     times = measure_times(samples, sample_rate, events, detect_speech=detect_speech, vad_label=vad_label)
     log, (_, agent) = CallLog(events), split_tracks(samples, sample_rate)
     audible = find_audible_spans(agent, sample_rate)
-    ear = _AgentTranscriber(agent, sample_rate, transcribe, languages, language)
+    ear = _AgentTranscriber(agent, sample_rate, transcribe, transcribable_languages, language)
     said = " ".join(filter(None, log.list_transcripts("agent_text")))
     speech = trim_silences(agent, sample_rate, audible, margin_s=0)
     words = _compare_words(
@@ -179,7 +179,7 @@ def measure_call(
             words.recorded,
             language,
             sample_rate=sample_rate,
-            cut_count=log.interruption_count,
+            interruption_count=log.interruption_count,
             no_transcript_reason=words.why_not,
             synthesised_here=log.synthesised_here,
         ),
@@ -211,7 +211,7 @@ class _AgentTranscriber:
     def transcribe(self, samples: "Samples") -> str | None:
         if self.reason_unavailable or self._transcribe is None:
             return None
-        return self._transcribe(audio.resample(samples, self.rate, audio.CALLER_RATE)) if samples.size else ""
+        return self._transcribe(audio.resample(samples, self.rate, audio.CALLER_SAMPLE_RATE)) if samples.size else ""
 
     def transcribe_answer(self, line: LineTimes) -> str | None:
         """Return the transcript of a line's answer; empty if there is no answer, None without speech recognition."""
@@ -296,7 +296,7 @@ def _measure_sound(
         silence_share=max(0.0, 1 - heard / lasted) if lasted else None,
         speaking_s=speaking if answered else None,
         words_a_minute=60 * said / speaking if said and speaking else None,
-        quality=_estimate_quality(audio.resample(speech, sample_rate, audio.CALLER_RATE), estimate_quality),
+        quality=_estimate_quality(audio.resample(speech, sample_rate, audio.CALLER_SAMPLE_RATE), estimate_quality),
     )
 
 
@@ -402,7 +402,7 @@ class CallScoring:
         except Exception as error:  # noqa: BLE001 - an internal error must not lose a reply that was paid for
             return _make_unmeasured_check(f"{type(error).__name__}: {error}")
 
-    def _measure(self, case: Case, call: Call, loop: asyncio.AbstractEventLoop) -> Check:
+    def _measure(self, case: Case, call: RecordedCall, loop: asyncio.AbstractEventLoop) -> Check:
         from pramana.embedded import activity, quality
 
         language = case.facets.language or "en"
@@ -422,7 +422,7 @@ class CallScoring:
                 rate,
                 events,
                 transcribe=transcribe,
-                languages=languages,
+                transcribable_languages=languages,
                 language=language,
                 references=[line.reference for line in case.script],
                 detect_speech=activity.find_speech_spans,

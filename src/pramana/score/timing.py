@@ -18,7 +18,7 @@ from msgspec import Struct
 from pramana import audio
 from pramana.errors import InvalidInput
 from pramana.providers.voice.vocabulary import FRAME_S
-from pramana.score.log import CallLog, PaceReport, SaidLine, SoundGroup
+from pramana.score.log import CallerLine, CallLog, PaceReport, SoundGroup
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Samples = NDArray[np.int16]
 
 TIMING_VERSION: Final = "2"
-MAX_PAUSE_S = 0.2
+MAX_PAUSE_IN_SPEECH_S = 0.2
 """Silence up to this length is part of speech, as between two words."""
 MAX_YIELD_S = 2.0
 """An agent that continues for longer than this has not yielded."""
@@ -73,7 +73,7 @@ class LineTimes(Struct, frozen=True):
     overlap_s: float = 0.0
     """Time during the line in which both sides are audible."""
     gaps: int = 0
-    """Number of silences longer than `MAX_PAUSE_S` in the answer."""
+    """Number of silences longer than `MAX_PAUSE_IN_SPEECH_S` in the answer."""
     longest_gap_s: float = 0.0
     speech_confirmed: bool | None = None
     """Whether the detector found speech in the answer; None without a detector."""
@@ -183,7 +183,7 @@ class _Track:
 
 
 def find_audible_spans(
-    samples: "Samples", sample_rate: int, max_pause_s: float = MAX_PAUSE_S
+    samples: "Samples", sample_rate: int, max_pause_s: float = MAX_PAUSE_IN_SPEECH_S
 ) -> list[tuple[float, float]]:
     """Return the audible spans, as positions of first and last samples; short silences do not split a span."""
     import numpy as np
@@ -234,7 +234,7 @@ class _CallMeasurement:
         """Return the start of the next line; infinity after the last one."""
         return self.log.lines[line_index + 1].start_s if line_index + 1 < len(self.log.lines) else math.inf
 
-    def _split_interrupted_answer(self, line_index: int, line: SaidLine) -> None:
+    def _split_interrupted_answer(self, line_index: int, line: CallerLine) -> None:
         """Split an answer that stopped for a line from the answer to that line, if the log does not separate them."""
         begins, ends = self.begins[line_index], self.ends[line_index]
         if not line.barge_in or begins is None or ends is None or line.backchannel:
@@ -243,7 +243,7 @@ class _CallMeasurement:
         if (
             running is None
             or running[1] - begins > MAX_YIELD_S
-            or self.agent.find_spans_within(running[1] + MAX_PAUSE_S / 2, ends)
+            or self.agent.find_spans_within(running[1] + MAX_PAUSE_IN_SPEECH_S / 2, ends)
         ):
             return
         for where, group in enumerate(self.groups):
@@ -296,7 +296,8 @@ class _CallMeasurement:
         # The frame with the line's last sample is sent when it is over.
         start, end = line_end_s - FRAME_S, self.log.ended if first_audible_s is None else first_audible_s
         late = max(
-            (each.late_s for each in self.log.stalls if each.start_s <= end and each.end_s >= start), default=0.0
+            (each.max_lateness_s for each in self.log.stalls if each.start_s <= end and each.end_s >= start),
+            default=0.0,
         )
         return {"late_s": late, "reliable": late <= MAX_RELIABLE_LATENESS_S}
 
@@ -355,10 +356,10 @@ class _CallMeasurement:
 
     def _confirm_speech(self, start_s: float, end_s: float, detect_speech: DetectSpeech) -> dict[str, Any]:
         answer = self.agent.samples[self.agent.sample_index(start_s) : self.agent.sample_index(end_s) + 1]
-        found = detect_speech(audio.resample(answer, self.agent.rate, audio.CALLER_RATE))
+        found = detect_speech(audio.resample(answer, self.agent.rate, audio.CALLER_SAMPLE_RATE))
         return {
             "speech_confirmed": bool(found),
-            "speech_s": sum(last - first for first, last in found) / audio.CALLER_RATE,
+            "speech_s": sum(last - first for first, last in found) / audio.CALLER_SAMPLE_RATE,
         }
 
     def _measure_yield(self, line_index: int, line_start_s: float) -> dict[str, Any]:
@@ -392,5 +393,5 @@ class _CallMeasurement:
         return (
             running is not None
             and running[1] - line_start_s <= MAX_YIELD_S
-            and not self.agent.find_spans_within(running[1] + MAX_PAUSE_S / 2, running[1] + MAX_YIELD_S)
+            and not self.agent.find_spans_within(running[1] + MAX_PAUSE_IN_SPEECH_S / 2, running[1] + MAX_YIELD_S)
         )

@@ -43,7 +43,7 @@ _MAX_BRACES = 32
 """Maximum number of opening braces tried from the end, after the very first: an object may quote a reply with many."""
 
 
-def parse_verdict(answer: str) -> bool | None:
+def parse_verdict(judge_answer: str) -> bool | None:
     """Parse the end of an answer: True for YES, False for NO, None for anything else.
 
     The word may be emphasised and end in a full stop. In quotation marks it is a quotation, not a verdict.
@@ -51,13 +51,13 @@ def parse_verdict(answer: str) -> bool | None:
     >>> *map(parse_verdict, ("It says so.\\n**YES**", "Verdict: no.", "YES, because", 'It says:\\n"YES"')),
     (True, False, None, None)
     """
-    lines = [line.strip() for line in re.split(r"[\r\n]", answer) if line.strip()]
+    lines = [line.strip() for line in re.split(r"[\r\n]", judge_answer) if line.strip()]
     if not lines:
         return None
     found = _VERDICT_RE.fullmatch(lines[-1]) or _LABELLED_VERDICT_RE.fullmatch(_strip_markup(lines[-1]))
     if found:
         decided: bool | None = _is_yes(found["word"])
-    elif closing := _find_final_object(answer):
+    elif closing := _find_final_object(judge_answer):
         decided = _parse_decision(closing.value, _VERDICT_KEYS, closing.text_before)
     else:
         return None
@@ -65,7 +65,7 @@ def parse_verdict(answer: str) -> bool | None:
     return None if decided is None or claims - {decided} else decided
 
 
-def parse_ratings(answer: str, required: Collection[str] = RUBRIC_SCORE_NAMES) -> dict[str, Any] | None:
+def parse_ratings(judge_answer: str, required_ratings: Collection[str] = RUBRIC_SCORE_NAMES) -> dict[str, Any] | None:
     """Parse the object at the end of an answer as ratings, with `completed` as "yes" or "no"; None for anything else.
 
     Unreadable: values that JSON has no number for, a duplicate key, and a `completed` that contradicts `passed`. Where
@@ -76,29 +76,29 @@ def parse_ratings(answer: str, required: Collection[str] = RUBRIC_SCORE_NAMES) -
     >>> parse_ratings('{"completed": "yes"}', ()), parse_ratings("It asks.\\nNO", ())
     ({'completed': 'yes'}, {'completed': 'no'})
     """
-    closing = _find_final_object(answer)
-    if closing is None and required:
+    closing = _find_final_object(judge_answer)
+    if closing is None and required_ratings:
         return None
     value = closing.value if closing else {}
-    done = _parse_decision(value, _COMPLETED_KEYS, closing.text_before) if closing else parse_verdict(answer)
+    done = _parse_decision(value, _COMPLETED_KEYS, closing.text_before) if closing else parse_verdict(judge_answer)
     valid = all(
         type(value.get(name)) is int and 1 <= value[name] <= 10
         for name in RUBRIC_SCORE_NAMES
-        if name in required or name in value
+        if name in required_ratings or name in value
     )
     return {**value, "completed": "yes" if done else "no"} if valid and done is not None else None
 
 
-def cut_before_verdict(answer: str) -> str:
+def get_text_before_verdict(judge_answer: str) -> str:
     """Return the text before the verdict at the end of an answer, which is a JSON object or a line YES or NO.
 
-    >>> cut_before_verdict('It asks.\\n```json\\n{"completed": true}\\n```')
+    >>> get_text_before_verdict('It asks.\\n```json\\n{"completed": true}\\n```')
     'It asks.'
     """
-    if closing := _find_final_object(answer):
+    if closing := _find_final_object(judge_answer):
         return closing.text_before
-    before, _, last = answer.strip().rpartition("\n")
-    return answer if parse_verdict(last) is None else before
+    before, _, last = judge_answer.strip().rpartition("\n")
+    return judge_answer if parse_verdict(last) is None else before
 
 
 class _FinalObject(NamedTuple):

@@ -388,13 +388,13 @@ def find_missed_entities(reference: str, recognised: str, language: str = "en") 
     [Entity(kind='name', text='ben')]
     """
     there, here = (
-        _RecognisedEntities(normalise_text(reference, language)),
-        _RecognisedEntities(normalise_text(recognised, language)),
+        _EntityLookup(normalise_text(reference, language)),
+        _EntityLookup(normalise_text(recognised, language)),
     )
     return [each for each in list_entities(reference, language) if each in there and each not in here]
 
 
-class _RecognisedEntities:
+class _EntityLookup:
     """The entities of a text, for lookup by `in`."""
 
     def __init__(self, tokens: Sequence[str]) -> None:

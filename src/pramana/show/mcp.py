@@ -33,9 +33,9 @@ from pramana.errors import (
     suggest_similar,
 )
 from pramana.report import briefs
-from pramana.run.engine import INTERRUPTED, Stop
+from pramana.run.engine import INTERRUPTED_BY_USER_REASON, Stop
 from pramana.show.tool_arguments import make_input_schema, make_output_schema, read_arguments
-from pramana.show.tools import TOOLS, Tool, ToolCall
+from pramana.show.tools import TOOLS, Tool, ToolCallContext
 
 ActiveRuns = dict[asyncio.Future[RunDetailView], Stop]
 AGENT_HINTS: Mapping[HintKey, str] = {
@@ -80,7 +80,7 @@ def make_server(app: App, credential: Credential, cost_note: str, active_runs: A
     async def call_tool(
         context: ServerRequestContext[Any], wanted: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        call = ToolCall(app, credential, context.session.report_progress, active_runs)
+        call = ToolCallContext(app, credential, context.session.report_progress, active_runs)
         return await _call_tool(call, wanted.name, wanted.arguments or {})
 
     return Server(
@@ -106,7 +106,7 @@ def _describe_tool(name: str, tool: Tool) -> types.Tool:
     )
 
 
-async def _call_tool(call: ToolCall, name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
+async def _call_tool(call: ToolCallContext, name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
     """Call a tool and return its result; an error becomes a result with a message, never a traceback."""
     try:
         tool = _find_tool(name)
@@ -187,7 +187,7 @@ def _end_runs_on_signal(active_runs: ActiveRuns) -> Iterator[None]:
 
     async def end(number: signal.Signals) -> None:
         for stop in list(active_runs.values()):
-            stop(INTERRUPTED)
+            stop(INTERRUPTED_BY_USER_REASON)
         if active_runs:
             await asyncio.wait(list(active_runs), timeout=2 * CANCEL_GRACE_S)
         signal.signal(number, signal.SIG_DFL)

@@ -68,7 +68,7 @@ class ServerClient:
 
     url: str
     token: str | None = field(default=None, repr=False)
-    returns_rate_limits: bool = False
+    returns_429_responses: bool = False
     """Whether a 429 response is returned instead of raised."""
 
     def __post_init__(self) -> None:
@@ -109,13 +109,13 @@ class ServerClient:
                 return ServerResponse(response.status, response.read(), response.headers)
         except HTTPError as error:
             with error:
-                return self._raise_if_refused(ServerResponse(error.code, error.read(), error.headers))
+                return self._raise_if_not_allowed_or_failed(ServerResponse(error.code, error.read(), error.headers))
         except (URLError, http.client.HTTPException, OSError, UnicodeError) as error:
             why = escape_control_characters(str(getattr(error, "reason", "") or error) or type(error).__name__)
             raise ServerFailed(f"{self.url} could not be reached: {why}; is the server running?") from None
 
-    def _raise_if_refused(self, response: ServerResponse) -> ServerResponse:
-        if response.status == 429 and self.returns_rate_limits:
+    def _raise_if_not_allowed_or_failed(self, response: ServerResponse) -> ServerResponse:
+        if response.status == 429 and self.returns_429_responses:
             return response
         if 300 <= response.status < 400:
             raise ServerFailed(f"{self.url} redirects ({response.status}); use the address it redirects to")

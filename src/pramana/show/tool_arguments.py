@@ -68,11 +68,11 @@ def collect_changes(struct: type[Struct], arguments: Struct) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not UNSET}
 
 
-def arguments_to_request(struct: type[_Struct], arguments: Struct, **nested: Any) -> _Struct:
-    """Return the request made from arguments; `nested` are fields that were converted separately."""
+def arguments_to_request(struct: type[_Struct], arguments: Struct, **converted_fields: Any) -> _Struct:
+    """Return the request made from arguments; `converted_fields` are fields that were converted separately."""
     names = {get_published_name(each): each.name for each in fields(struct)}
     found = {names[each.name]: getattr(arguments, each.name) for each in fields(type(arguments))}
-    return struct(**{**found, **nested})
+    return struct(**{**found, **converted_fields})
 
 
 @cache

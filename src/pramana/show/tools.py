@@ -22,8 +22,8 @@ from pramana.app.briefs import (
     FailedResultView,
     FailureFilter,
     RunBriefView,
-    find_results,
     list_failures,
+    list_results_of_case,
     make_brief,
     without_pooled_rate,
     without_raw_response,
@@ -41,7 +41,7 @@ from pramana.model import Outcome, RunStatus
 from pramana.report import briefs
 from pramana.report.watches import render_list as render_watches
 from pramana.request import Limits, PageNumber, RunRequest, Selection
-from pramana.run.engine import INTERRUPTED, Stop
+from pramana.run.engine import INTERRUPTED_BY_USER_REASON, Stop
 from pramana.show.tool_arguments import (
     arguments_to_request,
     collect_changes,
@@ -63,7 +63,7 @@ class ToolAnswer(NamedTuple):
     """The error that ended a run early, if any."""
 
 
-class ToolCall(NamedTuple):
+class ToolCallContext(NamedTuple):
     """The context of a tool call, besides its arguments."""
 
     app: App
@@ -81,7 +81,7 @@ class Tool(NamedTuple):
     description: str
     arguments_type: type[Struct]
     result_type: type[Struct]
-    execute: Callable[[ToolCall, Any], Awaitable[ToolAnswer]]
+    execute: Callable[[ToolCallContext, Any], Awaitable[ToolAnswer]]
     read_only: bool = True
 
 
@@ -284,7 +284,7 @@ class FailureListView(_PageView, frozen=True, kw_only=True):
 # ── Tools ──
 
 
-async def _call_validate(call: ToolCall, arguments: ValidateArguments) -> ToolAnswer:
+async def _call_validate(call: ToolCallContext, arguments: ValidateArguments) -> ToolAnswer:
     if bool(arguments.paths) == (arguments.text is not None):
         raise InvalidInput.from_problems([Problem("pass either paths or text", "paths")])
     if arguments.text is not None:
@@ -299,7 +299,7 @@ async def _call_validate(call: ToolCall, arguments: ValidateArguments) -> ToolAn
     return ToolAnswer(found, briefs.render_validation(found))
 
 
-async def _call_run(call: ToolCall, arguments: Any) -> ToolAnswer:
+async def _call_run(call: ToolCallContext, arguments: Any) -> ToolAnswer:
     request = arguments_to_request(
         RunRequest,
         arguments,
@@ -311,26 +311,26 @@ async def _call_run(call: ToolCall, arguments: Any) -> ToolAnswer:
     return await _execute_run(call, partial(start_run, call.app, call.credential, request))
 
 
-def _read_selection(argument: str, arguments: Struct) -> Selection:
+def _read_selection(argument_name: str, arguments: Struct) -> Selection:
     """Return the filters of a selection; refuse an empty list, which must not select everything."""
     selection = arguments_to_request(Selection, arguments)
-    selection.refuse_empty_filters(argument, _ARGUMENT_NAMES_BY_FILTER)
+    selection.refuse_empty_filters(argument_name, _ARGUMENT_NAMES_BY_FILTER)
     return selection
 
 
-async def _call_resume(call: ToolCall, arguments: ResumeArguments) -> ToolAnswer:
+async def _call_resume(call: ToolCallContext, arguments: ResumeArguments) -> ToolAnswer:
     limits = collect_changes(Limits, arguments.limits)
     return await _execute_run(call, partial(continue_run, call.app, call.credential, arguments.run, limits))
 
 
 async def _execute_run(
-    call: ToolCall, execute: Callable[[WatchProgress, Stop], Awaitable[RunDetailView]]
+    call: ToolCallContext, execute: Callable[[WatchProgress, Stop], Awaitable[RunDetailView]]
 ) -> ToolAnswer:
     """Execute a run, report its progress, and stop it if the client cancels the call or disconnects."""
     stop, latest, counts = Stop(), list[Progress](), Counter[Outcome]()
 
     def watch(progress: Progress) -> None:  # called in the thread of the run
-        counts.update(each.outcome for each in progress.results)
+        counts.update(each.outcome for each in progress.new_results)
         latest[:] = [progress]
 
     working = asyncio.ensure_future(execute(watch, stop))
@@ -345,7 +345,7 @@ async def _execute_run(
                 await call.send_progress(shown, latest[0].run.expected, _format_progress(latest[0], counts))
     except BaseException:  # cancelled, or progress could not be sent: the client no longer waits for the run
         working.add_done_callback(_ignore_result)
-        stop(INTERRUPTED)
+        stop(INTERRUPTED_BY_USER_REASON)
         with anyio.CancelScope(shield=True):
             await asyncio.wait({working}, timeout=2 * CANCEL_GRACE_S)
         raise
@@ -366,7 +366,7 @@ def _ignore_result(run_task: "asyncio.Future[RunDetailView]") -> None:
         run_task.exception()
 
 
-async def _call_list_watches(call: ToolCall, arguments: WatchesArguments) -> ToolAnswer:
+async def _call_list_watches(call: ToolCallContext, arguments: WatchesArguments) -> ToolAnswer:
     if arguments.watch is None:
         found = await list_watches(call.app, call.credential, active_only=arguments.active)
         listed = WatchListView(watches=tuple(found), alerts=())
@@ -376,7 +376,7 @@ async def _call_list_watches(call: ToolCall, arguments: WatchesArguments) -> Too
     return ToolAnswer(listed, render_watches(listed.watches) if listed.watches else "No watches yet.")
 
 
-async def _call_list_runs(call: ToolCall, arguments: RunsArguments) -> ToolAnswer:
+async def _call_list_runs(call: ToolCallContext, arguments: RunsArguments) -> ToolAnswer:
     wanted = RunFilter(
         status=arguments.status,
         model=arguments.model,
@@ -391,13 +391,13 @@ async def _call_list_runs(call: ToolCall, arguments: RunsArguments) -> ToolAnswe
     return ToolAnswer(listed, briefs.render_runs(found))
 
 
-async def _call_show(call: ToolCall, arguments: ShowArguments) -> ToolAnswer:
+async def _call_show(call: ToolCallContext, arguments: ShowArguments) -> ToolAnswer:
     results: list[ResultDetailView] = []
     if arguments.result is not None:
         results = [(await read_result(call.app, call.credential, arguments.run, arguments.result)).result]
     elif arguments.case is not None:
         page = PageRequest(page_size=MAX_CASE_RESULTS)
-        results = (await find_results(call.app, call.credential, arguments.run, arguments.case, page)).items
+        results = (await list_results_of_case(call.app, call.credential, arguments.run, arguments.case, page)).items
         if not results:
             raise NotFound(
                 f"run {arguments.run} has no result of a case {quote_text(arguments.case)}; the tool failures lists "
@@ -408,7 +408,7 @@ async def _call_show(call: ToolCall, arguments: ShowArguments) -> ToolAnswer:
     return ToolAnswer(found, briefs.render_results(results) if results else briefs.render_run(run))
 
 
-async def _call_list_failures(call: ToolCall, arguments: FailuresArguments) -> ToolAnswer:
+async def _call_list_failures(call: ToolCallContext, arguments: FailuresArguments) -> ToolAnswer:
     wanted = FailureFilter(
         outcome=arguments.outcome, model=arguments.model, page=arguments.page, page_size=arguments.page_size
     )
@@ -423,7 +423,7 @@ async def _call_list_failures(call: ToolCall, arguments: FailuresArguments) -> T
     return ToolAnswer(listed, briefs.render_failures(found, wanted.offset + 1, arguments.outcome))
 
 
-async def _call_compare(call: ToolCall, arguments: CompareArguments) -> ToolAnswer:
+async def _call_compare(call: ToolCallContext, arguments: CompareArguments) -> ToolAnswer:
     fields = {name: getattr(arguments, name) for name in CompareRequest.__struct_fields__}
     wanted = CompareRequest(**fields | {"new": arguments.new or arguments.base})
     found = await compare_runs(call.app, call.credential, wanted)

@@ -148,7 +148,7 @@ RECORDING_EXTENSIONS = (".wav", ".flac", ".ogg", ".mp3")
 _NAME_PART_RE = re.compile(r"[^\W_][\w .()+=,@-]*")
 
 
-class StoredFile(msgspec.Struct, frozen=True):
+class UploadedRecordingFile(msgspec.Struct, frozen=True):
     """An uploaded file."""
 
     name: str
@@ -157,13 +157,13 @@ class StoredFile(msgspec.Struct, frozen=True):
     changed: str
 
 
-class Recordings:
+class UploadedRecordings:
     """The folder of uploaded recordings, created with the first one."""
 
     def __init__(self, folder: Path, blobs: Blobs) -> None:
         self.folder, self._blobs = folder, blobs
 
-    def put(self, name: str | None, data: bytes, *, replace: bool = False) -> tuple[StoredFile, bool]:
+    def put(self, name: str | None, data: bytes, *, replace: bool = False) -> tuple[UploadedRecordingFile, bool]:
         """Store a file by name, or by digest if it has no name; return it and whether it is new.
 
         A name that already has other content raises `AlreadyExists`, unless `replace` is set.
@@ -235,7 +235,7 @@ class Recordings:
             raise NotFound(f"there is no uploaded recording /audio/{escape_control_characters(name)[:MAX_NAME_LENGTH]}")
         path.unlink(missing_ok=True)
 
-    def list(self) -> Iterator[StoredFile]:
+    def list(self) -> Iterator[UploadedRecordingFile]:
         """Yield all uploaded files, by name."""
         for parent, folders, files in os.walk(self.folder):
             folders.sort()
@@ -256,10 +256,10 @@ class Recordings:
             raise InvalidInput(f"{quote_text(name)} is outside the folder of recordings")
         return path
 
-    def _describe_file(self, path: Path) -> StoredFile:
+    def _describe_file(self, path: Path) -> UploadedRecordingFile:
         found = path.stat()
         changed = datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="seconds")
-        return StoredFile(path.relative_to(self.folder.resolve()).as_posix(), found.st_size, changed)
+        return UploadedRecordingFile(path.relative_to(self.folder.resolve()).as_posix(), found.st_size, changed)
 
 
 def _check_name(name: str) -> str:

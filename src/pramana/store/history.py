@@ -25,25 +25,25 @@ from pramana.store.scoring import SCORING_LINK_COLUMNS, ScoringLink, count_outco
 
 _CacheKey = TypeVar("_CacheKey")
 _CacheValue = TypeVar("_CacheValue")
-MAX_CACHED_TIMES = 4_000_000
+MAX_CACHED_DURATIONS = 4_000_000
 """Limit for all runs together: 32 MB."""
 _MAX_CACHED_ENTRIES = 10_000
 
 
-class RunMeasurements(Struct, frozen=True):
+class ModelVariantMeasurements(Struct, frozen=True):
     """Outcomes and times of one model in one variant of a run."""
 
     outcome_counts: Mapping[Outcome, int]
-    times_s: "array[float]"
+    reply_durations_s: "array[float]"
     """Durations of replies that were not read from the cache, sorted."""
 
 
-class EndedCounts(Struct, frozen=True):
+class RunOutcomeCounts(Struct, frozen=True):
     """Outcomes of a run, as counted so far."""
 
     outcome_counts: Mapping[Outcome, int]
     """Counts over all models."""
-    scored_variants: frozenset[tuple[str, str]]
+    scored_model_variants: frozenset[tuple[str, str]]
     """Pairs of model and variant that have a verdict: a case has that many results per repeat."""
     stored_count: int
     """Number of results in the run at the time of counting."""
@@ -53,12 +53,12 @@ class EndedCounts(Struct, frozen=True):
     """Counts of each model, if the run has several."""
 
 
-_Measured = Mapping[str, RunMeasurements]
+_MeasurementsByVariant = Mapping[str, ModelVariantMeasurements]
 """Measurements by variant."""
 _ModelCacheKey = tuple[int, str, int, tuple[int, ...]]
 _RunCacheKey = tuple[int, tuple[int, ...]]
 """A run and its finished scorings."""
-_NO_RESULTS = EndedCounts({}, frozenset(), 0, 0)
+_NO_RESULTS = RunOutcomeCounts({}, frozenset(), 0, 0)
 
 
 class _CountCache(Generic[_CacheKey, _CacheValue]):
@@ -82,7 +82,9 @@ class _CountCache(Generic[_CacheKey, _CacheValue]):
                 )
                 self._entries[of] = sums
                 self._entries.move_to_end(of)
-            while self._entries and (self._total_times > MAX_CACHED_TIMES or len(self._entries) > _MAX_CACHED_ENTRIES):
+            while self._entries and (
+                self._total_times > MAX_CACHED_DURATIONS or len(self._entries) > _MAX_CACHED_ENTRIES
+            ):
                 self._total_times -= self._count_times(self._entries.popitem(last=False)[1])
 
 
@@ -91,14 +93,14 @@ class History(StorePart):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._known: _CountCache[_ModelCacheKey, _Measured] = _CountCache(
-            lambda measured: sum(len(each.times_s) for each in measured.values())
+        self._known: _CountCache[_ModelCacheKey, _MeasurementsByVariant] = _CountCache(
+            lambda measured: sum(len(each.reply_durations_s) for each in measured.values())
         )
         self._distinct: _CountCache[frozenset[str], int] = _CountCache()
         self._asked: _CountCache[str, str] = _CountCache()
-        self._ended: _CountCache[_RunCacheKey, EndedCounts] = _CountCache()
+        self._ended: _CountCache[_RunCacheKey, RunOutcomeCounts] = _CountCache()
 
-    def count_run_outcomes(self, run_records: Sequence[Run]) -> list[EndedCounts | None]:
+    def count_run_outcomes(self, run_records: Sequence[Run]) -> list[RunOutcomeCounts | None]:
         """Return the outcomes of each run by its newest checks; None for a deleted run."""
         with self._database.read_transaction() as connection:
             rows = _read_cache_keys(connection, run_records)
@@ -106,13 +108,13 @@ class History(StorePart):
             plans = {rows[run.id][0]: run.plan for run in run_records if run.id in rows}
             several = {key for key, plan in plans.items() if len(plan.targets) * len(plan.variants) > 1}
             grown = {key: number for key, number in rows.values() if known.get(key, _NO_RESULTS).stored_count != number}
-            found = known | _count_runs(connection, grown, known, several)
+            found = known | _count_new_results(connection, grown, known, several)
         self._ended.put(found)
         return [found.get(rows[run.id][0], _NO_RESULTS) if run.id in rows else None for run in run_records]
 
-    def measure_model(self, run_records: Sequence[Run], model: str) -> list[_Measured]:
+    def measure_model(self, run_records: Sequence[Run], model: str) -> list[_MeasurementsByVariant]:
         """Return a model's measurements in each run; empty for a deleted run. `model` is the name as typed."""
-        found: list[_Measured] = []
+        found: list[_MeasurementsByVariant] = []
         with self._database.read_transaction() as connection:
             rows = _read_cache_keys(connection, run_records)
         for run in run_records:
@@ -221,12 +223,12 @@ def _read_cache_keys(connection: Connection, run_records: Sequence[Run]) -> dict
     }
 
 
-def _count_runs(
+def _count_new_results(
     connection: Connection,
     stored_counts: Mapping[_RunCacheKey, int],
-    earlier_counts: Mapping[_RunCacheKey, EndedCounts],
+    earlier_counts: Mapping[_RunCacheKey, RunOutcomeCounts],
     multi_variant_runs: Container[_RunCacheKey],
-) -> dict[_RunCacheKey, EndedCounts]:
+) -> dict[_RunCacheKey, RunOutcomeCounts]:
     """Count the results of runs that have new ones: uncounted runs together, others from where counting stopped.
 
     Rescored runs are counted from the start. `multi_variant_runs` holds the runs with more than one model or variant.
@@ -238,11 +240,11 @@ def _count_runs(
         for run_no, model, variant, outcome, number, last in rows:
             key, typed = by_run[run_no], unescape_text(model)
             sums, ended = found[key], Outcome(outcome)
-            found[key] = EndedCounts(
+            found[key] = RunOutcomeCounts(
                 _add_count(sums.outcome_counts, ended, number),
-                sums.scored_variants | {(model, variant)}
+                sums.scored_model_variants | {(model, variant)}
                 if ended in (Outcome.PASSED, Outcome.FAILED)
-                else sums.scored_variants,
+                else sums.scored_model_variants,
                 stored_counts[key],
                 max(sums.last_seq, last),
                 {**sums.by_model, typed: _add_count(sums.by_model.get(typed, {}), ended, number)},
@@ -281,7 +283,9 @@ def _make_count_query(*conditions: ColumnElement[bool], by_variant: bool) -> Sel
 # ── A model over time ──
 
 
-def _measure_run(connection: Connection, run_no: int, model: str, scoring_numbers: Sequence[int]) -> _Measured:
+def _measure_run(
+    connection: Connection, run_no: int, model: str, scoring_numbers: Sequence[int]
+) -> _MeasurementsByVariant:
     mine = (results.c.run_no == run_no, results.c.model == escape_text(model))
     outcomes: dict[str, dict[Outcome, int]] = {}
     for variant, outcome, number, _ in count_outcomes(
@@ -292,6 +296,6 @@ def _measure_run(connection: Connection, run_no: int, model: str, scoring_number
     timed = timed.where(results.c.total_s.is_not(None)).order_by(results.c.total_s)
     times = array("d", connection.scalars(timed)) if "text" in outcomes else array("d")
     return {
-        unescape_text(variant): RunMeasurements(counts, times if variant == "text" else array("d"))
+        unescape_text(variant): ModelVariantMeasurements(counts, times if variant == "text" else array("d"))
         for variant, counts in outcomes.items()
     }

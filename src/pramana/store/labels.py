@@ -16,7 +16,7 @@ from pramana.model import Check
 from pramana.store.engine import CHUNK_ROWS, StorePart, record_change, timestamp
 from pramana.store.records import RunRef, escape_text, read_run, unescape_text
 from pramana.store.schema import cases, labels, results, runs
-from pramana.store.scoring import list_finished_scorings, read_newest_checks
+from pramana.store.scoring import read_effective_scoring_labels, read_newest_checks
 
 LabelVerdict = Literal["yes", "no", "unsure"]
 
@@ -134,7 +134,9 @@ class Labels(StorePart):
         """Yield each result with its newest checks, or those as of a scoring, and without its reply."""
         with self._database.read_transaction() as connection:
             found = read_run(connection, run)
-            among = list_finished_scorings(connection, found.number, found.scoring if scoring is None else scoring)
+            among = read_effective_scoring_labels(
+                connection, found.number, found.scoring if scoring is None else scoring
+            )
         query = select(results.c.seq, cases.c.digest, results.c.model)
         query = query.join_from(results, cases, cases.c.case_no == results.c.case_no).order_by(results.c.seq)
         after = 0

@@ -119,7 +119,7 @@ class Providers(StorePart):
                 raise self._make_not_found(provider_id)
             record_change(connection, "provider", provider_id, "deleted")
 
-    def rotate_keys(self) -> int:
+    def reencrypt_keys(self) -> int:
         """Re-encrypt all keys and webhooks with the vault's first key, all or none; return how many there are."""
         vault = self._vault()
         with self._database.write_transaction() as connection:

@@ -22,7 +22,7 @@ from typing import Any, Self
 from msgspec.structs import replace
 from sqlalchemy import Connection, RowMapping, exists, select, update
 
-from pramana.errors import AlreadyRunning, Conflict, Hint, StoreFailed
+from pramana.errors import AlreadyRunning, Hint, StateConflict, StoreFailed
 from pramana.model import Run, RunStatus
 from pramana.store.engine import StorePart, record_change, timestamp
 from pramana.store.records import (
@@ -93,7 +93,7 @@ class Lease:
         while True:
             await asyncio.sleep(CANCEL_POLL_S)
             with suppress(StoreFailed):  # the next check will succeed or report it
-                if await asyncio.to_thread(self._queue.is_cancelled, self._run_id):
+                if await asyncio.to_thread(self._queue.is_cancel_requested, self._run_id):
                     self._on_cancelled()
                     return
 
@@ -190,20 +190,20 @@ class RunQueue(StorePart):
         """
         return Lease(self, run_id, on_lost, on_cancelled, is_claimed=is_claimed)
 
-    def claim(self, run_id: str, owner: str, lease_s: float = LEASE_S) -> bool:
+    def claim(self, run_id: str, holder: str, lease_s: float = LEASE_S) -> bool:
         """Claim an unfinished run without a holder, or whose holder is gone or late; one of several claims succeeds.
 
-        `owner` is the name of the claiming process. A claimed run is `running` again; each claim counts as an attempt.
+        `holder` is the name of the claiming process. A claimed run is `running` again; each claim counts as an attempt.
         """
         with self._database.write_transaction() as connection:
             row = read_row(connection, run_id, lock=True)
             now = self._database.read_clock(connection)
             if row["status"] == "finished" or not _is_claimable(row, now):
                 return False
-            self._start_lease(connection, row, owner, now + lease_s)
+            self._start_lease(connection, row, holder, now + lease_s)
             return True
 
-    def claim_for_server(self, run_id: str, owner: str, lease_s: float = LEASE_S) -> bool:
+    def claim_for_server(self, run_id: str, holder: str, lease_s: float = LEASE_S) -> bool:
         """Claim a run for a server: only a run that waits for one, is not cancelled, and has attempts left.
 
         Otherwise a cancelled or given-up run is ended here, with the reason.
@@ -218,17 +218,17 @@ class RunQueue(StorePart):
             elif row["attempts"] >= MAX_ATTEMPTS:
                 _record_end(connection, row, "interrupted", GAVE_UP_REASON)
             else:
-                self._start_lease(connection, row, owner, now + lease_s)
+                self._start_lease(connection, row, holder, now + lease_s)
                 return True
             return False
 
-    def _start_lease(self, connection: Connection, row: RowMapping, owner: str, lease_until: float) -> None:
+    def _start_lease(self, connection: Connection, row: RowMapping, holder: str, lease_until: float) -> None:
         values = {
             "status": "running",
             "finished": None,
             "reason": None,
             "cancelled": None,
-            "lease_holder": escape_text(owner),
+            "lease_holder": escape_text(holder),
             "lease_until": lease_until,
             "heartbeat": self._database.read_clock(connection),
             "attempts": row["attempts"] + 1,
@@ -236,23 +236,23 @@ class RunQueue(StorePart):
         connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
         record_change(connection, "run", row["id"], "started")
 
-    def renew_lease(self, run_id: str, owner: str | None = None, lease_s: float = LEASE_S) -> bool:
-        """Record a heartbeat and renew the lease; return False if `owner` no longer holds it."""
+    def renew_lease(self, run_id: str, holder: str | None = None, lease_s: float = LEASE_S) -> bool:
+        """Record a heartbeat and renew the lease; return False if `holder` no longer holds it."""
         with self._database.write_transaction() as connection:
             row = read_row(connection, run_id, lock=True)
             now = self._database.read_clock(connection)
             values: dict[str, Any] = {"heartbeat": now}
-            if owner is not None and row["lease_holder"] != escape_text(owner):
+            if holder is not None and row["lease_holder"] != escape_text(holder):
                 return False
             if row["lease_holder"] is not None:
                 values["lease_until"] = now + lease_s
             connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
             return True
 
-    def release(self, run_id: str, owner: str) -> None:
-        """End the lease if `owner` still holds it, so that the next process need not wait."""
+    def release(self, run_id: str, holder: str) -> None:
+        """End the lease if `holder` still holds it, so that the next process need not wait."""
         with self._database.write_transaction() as connection:
-            mine = update(runs).where(runs.c.id == escape_text(run_id), runs.c.lease_holder == escape_text(owner))
+            mine = update(runs).where(runs.c.id == escape_text(run_id), runs.c.lease_holder == escape_text(holder))
             connection.execute(mine, {"lease_holder": None, "lease_until": None})
 
     def find_holder(self, run_id: str) -> str | None:
@@ -278,7 +278,7 @@ class RunQueue(StorePart):
             now = self._database.read_clock(connection) if rows else 0.0
         return [row["id"] for row in rows if _is_claimable(row, now)]
 
-    def is_cancelled(self, run_id: str) -> bool:
+    def is_cancel_requested(self, run_id: str) -> bool:
         """Return whether the run was cancelled."""
         return self._fetch_value(select(runs.c.cancelled).where(runs.c.id == escape_text(run_id))) is not None
 
@@ -287,19 +287,19 @@ class RunQueue(StorePart):
     def finish(
         self,
         run_id: str,
-        owner: str | None,
+        holder: str | None,
         status: RunStatus,
         reason: str | None = None,
         notes: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Record how a run ended, add notes, and end its lease; return False if `owner` does not hold it.
+        """Record how a run ended, add notes, and end its lease; return False if `holder` does not hold it.
 
-        In that case nothing is changed. `owner=None` ends a run that was started and is not held. The status `queued`
+        In that case nothing is changed. `holder=None` ends a run that was started and is not held. The status `queued`
         hands the run over to the next server, and this attempt does not count.
         """
         with self._database.write_transaction() as connection:
             row = read_row(connection, run_id, lock=True)
-            if row["lease_holder"] != escape_optional_text(owner) or (owner is None and row["status"] != "running"):
+            if row["lease_holder"] != escape_optional_text(holder) or (holder is None and row["status"] != "running"):
                 return False
             _record_end(connection, row, status, reason, notes)
             return True
@@ -309,7 +309,7 @@ class RunQueue(StorePart):
         with self._database.write_transaction() as connection:
             row = read_row(connection, run_id, lock=True)
             if row["status"] not in ACTIVE_STATUSES:
-                raise Conflict(f"run {row['id']} is no longer running: its status is {row['status']}")
+                raise StateConflict(f"run {row['id']} is no longer running: its status is {row['status']}")
             asked = row["cancelled"] or timestamp()
             connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), {"cancelled": asked})
             if _is_claimable(row, self._database.read_clock(connection)):
@@ -323,7 +323,7 @@ class RunQueue(StorePart):
         with self._database.write_transaction() as connection:
             row = read_row(connection, run_id, lock=True)
             if row["owner"] != "server":
-                raise Conflict(
+                raise StateConflict(
                     f"run {row['id']} was started on the command line",
                     hint=Hint("resume_run", row["id"]),
                 )
@@ -331,10 +331,10 @@ class RunQueue(StorePart):
                 status = find_current_status(row, self._database.read_clock(connection))
                 raise AlreadyRunning(f"run {row['id']} is already {status}")
             if row["status"] == "finished":
-                raise Conflict(f"run {row['id']} is finished: no results are missing")
+                raise StateConflict(f"run {row['id']} is finished: no results are missing")
             of_watch = select(watch_runs.c.day).where(watch_runs.c.run_id == row["id"]).limit(1)
             if (day := connection.execute(of_watch).scalar_one_or_none()) is not None:
-                raise Conflict(
+                raise StateConflict(
                     f"run {row['id']} is a day of a watch, which continues it by itself on {day}, and only then"
                 )
             values: dict[str, Any] = {

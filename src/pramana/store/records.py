@@ -21,17 +21,17 @@ from sqlalchemy import Connection, RowMapping, select
 
 from pramana.errors import Hint, NotFound, StoreFailed, quote_text
 from pramana.model import (
-    Call,
     Case,
     Check,
     Failure,
-    Key,
     Outcome,
     Plan,
+    RecordedCall,
     Reply,
     Result,
+    ResultKey,
     Run,
-    Source,
+    SourceLocation,
     ToolCall,
     Usage,
 )
@@ -156,7 +156,11 @@ def case_from_json(text: str, source_file: str | None = None, source_line: int |
     """Decode a case that `case_to_json` encoded."""
     # Escaped text may hold characters that a strict JSON decoder rejects.
     case = msgspec.convert(decode_json_column(text), Case) if ESCAPE_MARK in text else _decode_case(text)
-    return case if source_file is None else replace(case, source=Source(unescape_text(source_file), source_line or 0))
+    return (
+        case
+        if source_file is None
+        else replace(case, source=SourceLocation(unescape_text(source_file), source_line or 0))
+    )
 
 
 def plan_to_plain(plan: Plan) -> dict[str, Any]:
@@ -232,12 +236,12 @@ def _require_storable_row(*row: Any) -> tuple[Any, ...]:
     return row
 
 
-def result_from_row(case: str, row: Sequence[Any], checks: tuple[Check, ...]) -> Result:
+def result_from_row(case_digest: str, row: Sequence[Any], checks: tuple[Check, ...]) -> Result:
     """Return a result from the digest of its case, the values of `RESULT_COLUMNS`, and its checks."""
     model, variant, repeat, case_id, _ = row[:5]
     code, message, result_hash, digest, conversation = row[18:]
     return Result(
-        key=Key(case, unescape_text(model), unescape_text(variant), repeat),
+        key=ResultKey(case_digest, unescape_text(model), unescape_text(variant), repeat),
         case_id=unescape_text(case_id),
         reply=None if row[5] is None else _reply_from_row(row[5:18], conversation),
         failure=None if code is None else Failure(unescape_text(code), unescape_text(message)),
@@ -274,7 +278,7 @@ def _reply_from_row(row: Sequence[Any], conversation: str | None) -> Reply:
         cost_usd=cost,
         cached=bool(hit),
         answers=tuple(said.get("answers", ())),
-        call=None if recording is None else Call(recording, log, tuple(caller)),
+        call=None if recording is None else RecordedCall(recording, log, tuple(caller)),
         tool_calls=tuple(ToolCall(*each) for each in said.get("tool_calls", ())) if said else (),
     )
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, func, null, select, update
 
 from pramana.errors import AlreadyRunning, NotFound, StoreFailed, quote_text
-from pramana.model import OUTCOMES_BY_SEVERITY, Case, Key, Outcome, Result, Run, Spent
+from pramana.model import OUTCOMES_BY_SEVERITY, Case, Outcome, Result, ResultKey, Run, Spent
 from pramana.store.engine import CHUNK_ROWS, Database, StorePart, split_into_chunks
 from pramana.store.queue import format_holder
 from pramana.store.records import (
@@ -43,9 +43,9 @@ from pramana.store.scoring import (
     INSERT_CHECKS,
     count_outcomes,
     find_rescored_seqs,
-    list_finished_scorings,
     list_scorings_before,
     make_outcome_query,
+    read_effective_scoring_labels,
     read_newest_checks,
     sum_check_spending,
 )
@@ -81,7 +81,9 @@ class Results(StorePart):
         """
         with self._database.read_transaction() as connection:
             found = read_run(connection, run)
-            among = list_finished_scorings(connection, found.number, found.scoring if scoring is None else scoring)
+            among = read_effective_scoring_labels(
+                connection, found.number, found.scoring if scoring is None else scoring
+            )
         run_no = found.number
         while True:
             mine = (results.c.run_no == run_no, results.c.seq > after_seq)
@@ -100,7 +102,9 @@ class Results(StorePart):
     def _iterate_ordered(self, run: RunRef, scoring: int | None) -> Iterator[NumberedResult]:
         with self._database.read_transaction() as connection:
             found = read_run(connection, run)
-            among = list_finished_scorings(connection, found.number, found.scoring if scoring is None else scoring)
+            among = read_effective_scoring_labels(
+                connection, found.number, found.scoring if scoring is None else scoring
+            )
         for some in split_into_chunks(self._iterate_ordered_seqs(found)):
             with self._database.read_transaction() as connection:
                 read = dict(_read_results(connection, [results.c.seq.in_(some)], among, with_raw=True))
@@ -137,14 +141,14 @@ class Results(StorePart):
                 yield seq, known[result.key.case], result
 
     def make_writer(
-        self, run: RunRef, on_stored: Callable[[list[NumberedResult]], None], owner: str | None = None
+        self, run: RunRef, on_stored: Callable[[list[NumberedResult]], None], holder: str | None = None
     ) -> "ResultWriter":
-        """Return a writer of a run's results, as a context manager; it stores results while `owner` holds the run.
+        """Return a writer of a run's results, as a context manager; it stores results while `holder` holds the run.
 
         Without an owner, it stores them while no process holds the run.
         """
         with self._database.read_transaction() as connection:
-            return ResultWriter(self._database, read_run(connection, run).number, on_stored, owner)
+            return ResultWriter(self._database, read_run(connection, run).number, on_stored, holder)
 
     # ── Counts ──
 
@@ -152,7 +156,9 @@ class Results(StorePart):
         """Count a run's results by outcome, by their newest checks or those as of a scoring."""
         with self._database.read_transaction() as connection:
             found = read_run(connection, run)
-            among = list_finished_scorings(connection, found.number, found.scoring if scoring is None else scoring)
+            among = read_effective_scoring_labels(
+                connection, found.number, found.scoring if scoring is None else scoring
+            )
             rows = count_outcomes(connection, found.number, among)
             return dict.fromkeys(Outcome, 0) | {outcome: number for outcome, number, _ in rows}
 
@@ -218,7 +224,7 @@ class Results(StorePart):
         """
         with self._database.read_transaction() as connection:
             found = read_run(connection, run)
-            among = list_finished_scorings(connection, found.number, found.scoring)
+            among = read_effective_scoring_labels(connection, found.number, found.scoring)
             models = {target.typed for target in found.plan.targets}
             if model is not None and model not in models:
                 return [], 0
@@ -248,7 +254,7 @@ class Results(StorePart):
             if asked is None:
                 raise NotFound(f"run {quote_text(found.id)} has no result {seq}")
             ((_, result),) = _read_results(
-                connection, mine, list_finished_scorings(connection, found.number, found.scoring), with_raw=True
+                connection, mine, read_effective_scoring_labels(connection, found.number, found.scoring), with_raw=True
             )
         return case_from_json(asked), result
 
@@ -269,7 +275,7 @@ class Results(StorePart):
         """
         with self._database.read_transaction() as connection:
             found = read_run(connection, run)
-            run_no, among = found.number, list(list_finished_scorings(connection, found.number, found.scoring))
+            run_no, among = found.number, list(read_effective_scoring_labels(connection, found.number, found.scoring))
             if tag is not None:
                 wanted = _make_selected_seqs_query(run_no, among, outcome, model, case, text).order_by(results.c.seq)
                 every = _filter_by_tag(connection, wanted, run_no, tag)
@@ -507,7 +513,7 @@ class ResultWriter:
             if number != len(prepared):
                 by_key = {each[0].key: each for each in reversed(prepared)}  # of equal keys, the first was stored
                 prepared = [
-                    by_key[Key(digest, unescape_text(model), unescape_text(variant), repeat)]
+                    by_key[ResultKey(digest, unescape_text(model), unescape_text(variant), repeat)]
                     for digest, model, variant, repeat in connection.execute(_NEW_KEYS_QUERY, this)
                 ]
             made = [

@@ -23,7 +23,7 @@ from pramana import clock
 from pramana.errors import Hint, NotFound, quote_text, suggest_similar
 from pramana.hash import HASH_PREFIX, hash_case
 from pramana.jsonl import to_canonical_json
-from pramana.model import Case, Key, Plan, Run, RunStatus
+from pramana.model import Case, Plan, ResultKey, Run, RunStatus
 from pramana.request import RunEdit, check_struct_values
 from pramana.store.engine import CHUNK_ROWS, Database, LockKey, StorePart, record_change, split_into_chunks, timestamp
 from pramana.store.queue import (
@@ -47,7 +47,7 @@ from pramana.store.records import (
     unescape_text,
 )
 from pramana.store.schema import cases, checks, labels, results, run_cases, run_models, runs, scorings
-from pramana.store.scoring import list_finished_scorings
+from pramana.store.scoring import read_effective_scoring_labels
 
 _INSERT_CASES = "INSERT INTO cases (digest, body) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _INSERT_RUN_CASES = (
@@ -71,7 +71,9 @@ class Cases(StorePart):
             for _, _, body, file, line in chunk:
                 yield case_from_json(body, file, line)
 
-    def iterate_pending_chunks(self, run: RunRef, model: str | None = None) -> Iterator[Iterator[tuple[Key, Case]]]:
+    def iterate_pending_chunks(
+        self, run: RunRef, model: str | None = None
+    ) -> Iterator[Iterator[tuple[ResultKey, Case]]]:
         """Yield pending keys with their cases, in chunks: by case, model (only `model` if set), variant and repeat.
 
         Fetching a chunk blocks on the database; iterating over it only decodes cases.
@@ -86,13 +88,13 @@ class Cases(StorePart):
         columns = (run_cases.c.position, results.c.model, results.c.variant, results.c.repeat)
         there = select(*columns).select_from(asked).where(run_cases.c.run_no == found.number)
 
-        def iterate_missing(rows: Sequence[_CaseRow], done: set[tuple[Any, ...]]) -> Iterator[tuple[Key, Case]]:
+        def iterate_missing(rows: Sequence[_CaseRow], done: set[tuple[Any, ...]]) -> Iterator[tuple[ResultKey, Case]]:
             for position, digest, body, file, line in rows:
                 one = None
                 for typed, variant, repeat in product(models, plan.variants, range(plan.repeats)):
                     if not done or (position, escape_text(typed), escape_text(variant), repeat) not in done:
                         one = one or case_from_json(body, file, line)
-                        yield Key(digest, typed, variant, repeat), one
+                        yield ResultKey(digest, typed, variant, repeat), one
 
         done: set[tuple[Any, ...]] = set()
         for chunk in self._iterate_chunks(found.number, 2 * CHUNK_ROWS):
@@ -140,7 +142,9 @@ def prepare_cases(cases: Iterable[Case]) -> Iterator[Iterator[PreparedCase]]:
         yield (tuple(json.loads(line)) for line in file)
 
 
-def add_cases(database: Database, connection: Connection, run_no: int, rows: Iterator[PreparedCase]) -> Iterator[str]:
+def add_cases_and_yield_digests(
+    database: Database, connection: Connection, run_no: int, rows: Iterator[PreparedCase]
+) -> Iterator[str]:
     """Store the cases of a new run, each once even if it is repeated; yield their digests in order."""
     position = 0
     for some in split_into_chunks(rows):
@@ -177,15 +181,15 @@ class RunState(Struct, frozen=True):
     stored_count: int
     expected_count: int
     reason: str | None
-    is_cancelled: bool
+    is_cancel_requested: bool
 
 
-def _make_name_condition(name_part: str) -> ColumnElement[bool]:
+def _make_name_part_condition(name_part: str) -> ColumnElement[bool]:
     """Return the condition that a run's name has some part, in upper or lower case."""
     return runs.c.name.ilike(f"%{_escape_like_pattern(escape_text(name_part))}%", escape="\\")
 
 
-def _is_named(name: str) -> ColumnElement[bool]:
+def _make_whole_name_condition(name: str) -> ColumnElement[bool]:
     """Return the condition that a run has this whole name, in upper or lower case."""
     return runs.c.name.ilike(_escape_like_pattern(escape_text(name)), escape="\\")
 
@@ -249,7 +253,7 @@ class Runs(StorePart):
             connection.execute(insert(scorings), first)
             self._database.run_many(connection, _INSERT_MODELS, _make_model_rows(run_no, plan))
             digest, count = hashlib.sha256(to_canonical_json(plan_to_plain(plan))), 0
-            for each in add_cases(self._database, connection, run_no, rows):
+            for each in add_cases_and_yield_digests(self._database, connection, run_no, rows):
                 digest.update(each.encode())
                 count += 1
             models = {target.typed for target in plan.targets}
@@ -288,7 +292,9 @@ class Runs(StorePart):
             for found in matches:
                 if found["id"] == reference or len(matches) == 1:
                     return self._run_from_row(connection, found)
-            same_name = connection.execute(newest.where(_is_named(reference)).limit(4)).mappings().all()
+            same_name = (
+                connection.execute(newest.where(_make_whole_name_condition(reference)).limit(4)).mappings().all()
+            )
             if len(same_name) == 1:
                 return self._run_from_row(connection, same_name[0])
             if same_name:
@@ -298,7 +304,11 @@ class Runs(StorePart):
                 some = ", ".join(found["id"] for found in matches[:3])
                 raise NotFound(f"{quote_text(reference)} matches several runs ({some} …); type more of the ID")
             message = f"there is no run {quote_text(reference)}"
-            if named := connection.execute(newest.where(_make_name_condition(reference)).limit(1)).mappings().first():
+            if (
+                named := connection.execute(newest.where(_make_name_part_condition(reference)).limit(1))
+                .mappings()
+                .first()
+            ):
                 name = quote_text(unescape_text(named["name"]))
                 raise NotFound(f"{message}; did you mean {named['id']}, the run named {name}?", hint=Hint("list_runs"))
             known = connection.scalars(select(runs.c.id).order_by(runs.c.run_no.desc()).limit(200))
@@ -310,9 +320,11 @@ class Runs(StorePart):
         So a name is a baseline that moves with each run that gets it. `other_than` is the ID of a run to leave out.
         """
         try:
-            return self.find_scored(reference)
+            return self.find_as_of_scoring(reference)
         except NotFound:
-            named = select(runs).where(_is_named(reference[:MAX_REFERENCE_LENGTH]), runs.c.status == "finished")
+            named = select(runs).where(
+                _make_whole_name_condition(reference[:MAX_REFERENCE_LENGTH]), runs.c.status == "finished"
+            )
             if other_than is not None:
                 named = named.where(runs.c.id != other_than)
             with self._database.read_transaction() as connection:
@@ -321,7 +333,7 @@ class Runs(StorePart):
                     raise
                 return self._run_from_row(connection, found)
 
-    def find_scored(self, reference: str) -> Run:
+    def find_as_of_scoring(self, reference: str) -> Run:
         """Return a run by a reference; `RUN@1` is the run as of its scoring 1.
 
         A name may end in `@1` too; the scoring of another run is preferred to it.
@@ -330,29 +342,33 @@ class Runs(StorePart):
         if not mark:
             return self.find(reference)
         try:
-            return self._find_scoring(reference, name, number)
+            return self._find_run_as_of_scoring(reference, name, number)
         except NotFound:
             if not self._is_name(reference):
                 raise
         return self.find(reference)
 
-    def _find_scoring(self, reference: str, name: str, number: str) -> Run:
+    def _find_run_as_of_scoring(self, reference: str, run_reference: str, scoring_number: str) -> Run:
         """Return a run as of one of its scorings."""
-        if not re.fullmatch(r"[0-9]{1,9}", number):
+        if not re.fullmatch(r"[0-9]{1,9}", scoring_number):
             raise NotFound(
-                f"{quote_text(reference)} is not a scoring; write RUN@1", hint=Hint("list_scorings", name or "RUN")
+                f"{quote_text(reference)} is not a scoring; write RUN@1",
+                hint=Hint("list_scorings", run_reference or "RUN"),
             )
-        run = self.find(name)
+        run = self.find(run_reference)
         with self._database.read_transaction() as connection:
-            list_finished_scorings(connection, run.number, int(number))
-        return replace(run, scoring=int(number))
+            read_effective_scoring_labels(connection, run.number, int(scoring_number))
+        return replace(run, scoring=int(scoring_number))
 
     def _is_name(self, reference: str) -> bool:
         """Return whether a reference is the whole name of a run, or of several."""
         if len(reference) > MAX_REFERENCE_LENGTH:
             return False
         with self._database.read_transaction() as connection:
-            return connection.execute(select(runs.c.run_no).where(_is_named(reference)).limit(1)).first() is not None
+            return (
+                connection.execute(select(runs.c.run_no).where(_make_whole_name_condition(reference)).limit(1)).first()
+                is not None
+            )
 
     def read_page(
         self,
@@ -371,7 +387,7 @@ class Runs(StorePart):
         """
         wanted: list[ColumnElement[bool]] = []
         if name:
-            wanted.append(_make_name_condition(name))
+            wanted.append(_make_name_part_condition(name))
         if model is not None:
             of_model = and_(run_models.c.model == escape_text(model), run_models.c.role == "target")
             wanted.append(runs.c.run_no.in_(select(run_models.c.run_no).where(of_model)))
@@ -426,7 +442,7 @@ class Runs(StorePart):
                 stored_count=row["stored"],
                 expected_count=row["expected"],
                 reason=find_current_reason(row, now),
-                is_cancelled=row["cancelled"] is not None,
+                is_cancel_requested=row["cancelled"] is not None,
             )
             for row in rows
         }

@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 from sqlalchemy import Connection, delete, func, insert, select
 
 from pramana import clock
-from pramana.errors import AlreadyExists, Conflict, Hint, NotFound, Problem, StoreFailed, quote_text
+from pramana.errors import AlreadyExists, Hint, NotFound, Problem, StateConflict, StoreFailed, quote_text
 from pramana.model import Scenario
 from pramana.request import Selection, is_tag_prefix
 from pramana.store.engine import CHUNK_ROWS, Database, LockKey, StorePart, record_change, split_into_chunks, timestamp
@@ -60,7 +60,7 @@ class DeletedScenario(msgspec.Struct, frozen=True):
     scenario: StoredScenario
     """The scenario as it was before."""
     deleted: str
-    until: str
+    restorable_until: str
     """When it is deleted for good."""
 
 
@@ -199,12 +199,12 @@ class Scenarios(StorePart):
     ) -> StoredScenario:
         """Replace a scenario by `alter(scenario)`.
 
-        Raise `Conflict` if it was updated since the time `unchanged_since`.
+        Raise `StateConflict` if it was updated since the time `unchanged_since`.
         """
         with self._exclusive_write_transaction() as connection:
             body, created, updated = self._read_row(connection, scenario_id)
             if unchanged_since is not None and unchanged_since != updated:
-                raise Conflict(
+                raise StateConflict(
                     f"scenario {quote_text(scenario_id)} was changed by someone else at {updated}; reload the scenario "
                     "first"
                 )

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, func, insert, select, update
 
 from pramana.errors import NotFound
-from pramana.model import OUTCOMES_BY_SEVERITY, Check, Key, Outcome, Run, Spent
+from pramana.model import OUTCOMES_BY_SEVERITY, Check, Outcome, ResultKey, Run, Spent
 from pramana.store.engine import Database, StorePart, record_change, timestamp
 from pramana.store.records import (
     CHECK_COLUMNS,
@@ -34,7 +34,7 @@ INSERT_CHECKS = (
     f"INSERT INTO checks ({', '.join(_CHECK_TABLE_COLUMNS)}) VALUES ({', '.join('?' for _ in _CHECK_TABLE_COLUMNS)})"  # noqa: S608
 )
 
-KeyedChecks = tuple[Key, tuple[Check, ...]]
+KeyedChecks = tuple[ResultKey, tuple[Check, ...]]
 
 
 class ScoringLink(NamedTuple):
@@ -78,7 +78,7 @@ def list_scorings_in_effect(links: Sequence[ScoringLink], scoring: int | None = 
 SCORING_LINK_COLUMNS = (scorings.c.scoring, scorings.c.base, scorings.c.chosen)
 
 
-def list_finished_scorings(connection: Connection, run_no: int, scoring: int | None = None) -> dict[int, str]:
+def read_effective_scoring_labels(connection: Connection, run_no: int, scoring: int | None = None) -> dict[int, str]:
     """Return number and label of the finished scorings that a run is read by, as of one (by default the current)."""
     labels, links = _read_finished(connection, run_no)
     if scoring is not None and scoring not in labels:
@@ -218,7 +218,7 @@ class Scorings(StorePart):
             found = read_run(connection, run)
             run_no = found.number
             connection.execute(select(runs.c.run_no).where(runs.c.run_no == run_no).with_for_update())
-            list_finished_scorings(connection, run_no, number)
+            read_effective_scoring_labels(connection, run_no, number)
             newest = max(_read_finished(connection, run_no)[0])
             mine = scorings.c.run_no == run_no
             connection.execute(update(scorings).where(mine), {"chosen": None})
@@ -230,7 +230,7 @@ class Scorings(StorePart):
         """Return the labels, by number, of the scorings that the run is read by; number 0 came with the replies."""
         with self._database.read_transaction() as connection:
             found = read_run(connection, run)
-            return list_finished_scorings(connection, found.number, found.scoring)
+            return read_effective_scoring_labels(connection, found.number, found.scoring)
 
     def begin_rescoring(self, run: RunRef, label: str) -> "Rescoring":
         """Return a new scoring, as a context manager, which adds checks beside those there are.

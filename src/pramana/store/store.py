@@ -5,7 +5,7 @@ from typing import Literal
 
 from pramana import settings
 from pramana.store.alerts import Alerts
-from pramana.store.blobs import Blobs, Recordings
+from pramana.store.blobs import Blobs, UploadedRecordings
 from pramana.store.contributors import Contributors
 from pramana.store.engine import Changes, Database
 from pramana.store.history import History
@@ -48,7 +48,7 @@ class Store:
         self.changes = Changes(database)
         self.blobs = Blobs(settings.data_folder() / "blobs")
         """Recordings and logs: always files, even with PostgreSQL."""
-        self.recordings = Recordings(settings.data_folder() / "audio", self.blobs)
+        self.recordings = UploadedRecordings(settings.data_folder() / "audio", self.blobs)
 
     @property
     def database_kind(self) -> Literal["sqlite", "postgresql"]:

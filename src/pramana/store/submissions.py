@@ -32,7 +32,7 @@ from pramana.store.engine import Database, LockKey, StorePart, record_change, ti
 from pramana.store.records import escape_row, escape_text, unescape_text
 from pramana.store.schema import deliveries, submission_days
 
-MAX_RESULTS = 1_000
+MAX_RESULTS_PER_BATCH = 1_000
 """Per batch."""
 MAX_OUTPUT_BYTES = 1 << 20
 """As UTF-8."""
@@ -40,7 +40,7 @@ MAX_METADATA_BYTES = 16 << 10
 ANONYMOUS = "anonymous"
 MAX_CLOCK_SKEW = timedelta(days=1)
 """Clocks may be wrong, and other time zones are a day ahead; a later timestamp cannot be right."""
-MAX_PROBLEMS = 100
+MAX_REPORTED_PROBLEMS = 100
 _SALT, _IDENTITY = 16, 16
 _MAX_CACHED_SERIES = 200_000
 _CACHE_SIZE_PRAGMA = "PRAGMA cache_size = -16384"
@@ -87,7 +87,7 @@ class Submission(_SharedFields, frozen=True, forbid_unknown_fields=True):
 class Batch(_SharedFields, frozen=True, forbid_unknown_fields=True):
     """Results submitted together; shared fields are set once, and each result can override them."""
 
-    results: Annotated[list[Submission], Meta(min_length=1, max_length=MAX_RESULTS)]
+    results: Annotated[list[Submission], Meta(min_length=1, max_length=MAX_RESULTS_PER_BATCH)]
 
     def get_suite_hash(self, result: Submission) -> str:
         """Return the hash of a result's suite; empty if none is stated."""
@@ -172,7 +172,7 @@ _OUTPUTS_QUERY = (
 class _PreparedResult(Struct):
     """A validated result, before duplicates are known."""
 
-    model_key: tuple[bool, str, str]
+    model_and_suite_key: tuple[bool, str, str]
     """Whether the suite is known, model, suite hash."""
     prompt_id: str
     day: str
@@ -227,7 +227,7 @@ class Submissions(StorePart):
             for each in given:
                 when = seen.get(each.digest)
                 statuses.append("accepted" if when is None else "duplicate")
-                counts = days[each.model_key[0], each.model_key[1], each.day]
+                counts = days[each.model_and_suite_key[0], each.model_and_suite_key[1], each.day]
                 if when is None:
                     seen[each.digest] = {each.day}
                 elif each.day in when:
@@ -236,14 +236,14 @@ class Submissions(StorePart):
                     continue
                 else:
                     when.add(each.day)
-                number = numbers[(*each.model_key, each.prompt_id)]
+                number = numbers[(*each.model_and_suite_key, each.prompt_id)]
                 rows.append((number, *each.other_columns))
                 counts[_SUBMISSIONS] += 1
                 counts[_SCORED] += each.scored
                 counts[_PASSED] += each.passed
                 new[number, each.day].add(each.output_hash)
-                models[number] = each.model_key[:2]
-            touched = self._count_new_outputs(connection, new, models, days)
+                models[number] = each.model_and_suite_key[:2]
+            touched = self._make_cell_rows(connection, new, models, days)
             for statement, some in ((INSERT_SUBMISSION, rows), (_CELL_STATEMENT, touched)):
                 if some:  # executemany: faster than multi-row inserts while the event loop is mostly idle
                     self._database.run(connection, statement, some)
@@ -271,9 +271,9 @@ class Submissions(StorePart):
         known, found = self._numbers, {}
         missing: dict[tuple[bool, str, str], set[str]] = defaultdict(set)
         for each in prepared:
-            series = (*each.model_key, each.prompt_id)
+            series = (*each.model_and_suite_key, each.prompt_id)
             if (number := known.get(series)) is None:
-                missing[each.model_key].add(each.prompt_id)
+                missing[each.model_and_suite_key].add(each.prompt_id)
             else:
                 found[series] = number
         for kind, prompts in missing.items():
@@ -286,9 +286,9 @@ class Submissions(StorePart):
         return found
 
     def _read_series_numbers(
-        self, connection: Connection, model_key: tuple[bool, str, str], prompt_ids: Iterable[str]
+        self, connection: Connection, model_and_suite_key: tuple[bool, str, str], prompt_ids: Iterable[str]
     ) -> dict[tuple[bool, str, str, str], int]:
-        verified, model, suite = model_key
+        verified, model, suite = model_and_suite_key
         head = "SELECT prompt, series_no FROM submission_series WHERE verified = ? AND model = ? AND suite_hash = ?"
         rows = self._query_with_values(
             connection,
@@ -308,19 +308,19 @@ class Submissions(StorePart):
             found.setdefault(bytes(digest), set()).add(day)
         return found
 
-    def _count_new_outputs(
+    def _make_cell_rows(
         self,
         connection: Connection,
         new_hashes: _NewOutputHashes,
-        models: Mapping[int, tuple[bool, str]],
+        models_by_series: Mapping[int, tuple[bool, str]],
         increments: _CountIncrements,
     ) -> list[tuple[Any, ...]]:
         """Add new outputs to their cells.
 
         Return the rows of the changed cells, and update the counts in `increments`.
         """
-        if len(new_hashes) > len(models):  # several days of one series
-            return self._count_new_outputs_slowly(connection, new_hashes, models, increments)
+        if len(new_hashes) > len(models_by_series):  # several days of one series
+            return self._make_cell_rows_in_general_case(connection, new_hashes, models_by_series, increments)
         rows: list[tuple[Any, ...]] = []
         others: dict[tuple[int, str], set[bytes]] = {}
         last = {
@@ -336,19 +336,19 @@ class Submissions(StorePart):
                 continue
             (output,) = hashes  # the usual case: one output, on a new day
             changed = newest != "" and said != output
-            counts = increments[(*models[number], day)]
+            counts = increments[(*models_by_series[number], day)]
             counts[_PROMPTS] += 1
             counts[_OUTPUTS] += 1
             counts[_STEADY] += 1
             counts[_CHANGED] += changed
             rows.append((day, number, 1, output, changed))
-        return rows + self._count_new_outputs_slowly(connection, others, models, increments)
+        return rows + self._make_cell_rows_in_general_case(connection, others, models_by_series, increments)
 
-    def _count_new_outputs_slowly(
+    def _make_cell_rows_in_general_case(
         self,
         connection: Connection,
         new_hashes: _NewOutputHashes,
-        models: Mapping[int, tuple[bool, str]],
+        models_by_series: Mapping[int, tuple[bool, str]],
         increments: _CountIncrements,
     ) -> list[tuple[Any, ...]]:
         """Add outputs in the general case: late results, several outputs, several days of one series."""
@@ -366,7 +366,7 @@ class Submissions(StorePart):
         }
         written: dict[tuple[str, int], _DayOutputs] = {}
         for (number, day), hashes in new_hashes.items():
-            cells, counts = series[number], increments[(*models[number], day)]
+            cells, counts = series[number], increments[(*models_by_series[number], day)]
             if (cell := cells.get(day)) is None:
                 cell = cells[day] = _DayOutputs()
                 counts[_PROMPTS] += 1
@@ -387,7 +387,7 @@ class Submissions(StorePart):
                 cell = cells[ordered[at]]
                 changed = at > 0 and cell.all_outputs != cells[ordered[at - 1]].all_outputs
                 if changed != cell.changed:
-                    increments[(*models[number], ordered[at])][_CHANGED] += changed - cell.changed
+                    increments[(*models_by_series[number], ordered[at])][_CHANGED] += changed - cell.changed
                     cell.changed = changed
                     written[ordered[at], number] = cell
         return [
@@ -423,11 +423,11 @@ class Submissions(StorePart):
     # ── Reading ──
 
     def read_chart(
-        self, *, verified: bool, first_day: str, last_day: str, model: str | None = None, max_models: int = 50
+        self, *, of_known_suites: bool, first_day: str, last_day: str, model: str | None = None, max_models: int = 50
     ) -> tuple[list[DayPoint], int]:
         """Return the days of a model, or of those with the most submissions, and the total number of models."""
         table = submission_days.c
-        within = and_(table.verified == verified, table.day >= first_day, table.day <= last_day)
+        within = and_(table.verified == of_known_suites, table.day >= first_day, table.day <= last_day)
         with self._database.read_transaction() as connection:
             if model is None:
                 ranked = select(table.model).where(within).group_by(table.model)
@@ -455,18 +455,18 @@ class Submissions(StorePart):
 
     # ── Deliveries to other servers ──
 
-    def list_delivered(self, url: str) -> set[str]:
+    def list_delivered_keys(self, url: str) -> set[str]:
         """Return what was delivered to a server: IDs of runs, digests of blocks."""
         return {
             row.subject
             for row in self._fetch_rows(select(deliveries.c.subject).where(deliveries.c.url == escape_text(url)))
         }
 
-    def mark_delivered(self, subject: str, url: str) -> None:
+    def mark_delivered(self, submission_key: str, url: str) -> None:
         """Record that something was delivered to a server."""
         mark = "INSERT INTO deliveries (subject, url, delivered) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
         with self._database.write_transaction() as connection:
-            self._database.run_many(connection, mark, [(subject, escape_text(url), timestamp())])
+            self._database.run_many(connection, mark, [(submission_key, escape_text(url), timestamp())])
 
 
 @cache
@@ -496,7 +496,7 @@ def _prepare_results(
             problems.append(_make_problem(index, "output", f"has {len(said):,} bytes; at most {MAX_OUTPUT_BYTES:,}"))
         if when not in times:
             try:
-                times[when] = _find_day(when, latest)
+                times[when] = _find_reply_day_and_time(when, latest)
             except (ValueError, OverflowError) as error:
                 problems.append(_make_problem(index, "timestamp", str(error)))
                 continue
@@ -510,7 +510,7 @@ def _prepare_results(
         digest.update(prefix_with_length(each.prompt_id) + whole)
         identity, content = whole[:_IDENTITY], digest.digest()
         salt = salts[index * _SALT : (index + 1) * _SALT]
-        passed, verdict = _decide_passed(each)
+        passed, verdict = _decide_passed_and_encode_verdict(each)
         noted = None if each.metadata is None else _to_json(each.metadata)
         for name, kept in (("assertion_result", verdict), ("metadata", noted)):
             if kept is not None and len(kept) > MAX_METADATA_BYTES:
@@ -521,7 +521,7 @@ def _prepare_results(
             *(content, day, received, stated, contributor, batch_id, 1),
             batch.suite_version if each.suite_version is None else each.suite_version,
             *(temperature, seed, each.output, identity, salt, sha256(salt + whole).digest(), each.score, passed),
-            None if each.metadata is None else _hash_metadata(each.metadata),
+            None if each.metadata is None else _find_system_fingerprint(each.metadata),
             batch.runner_version if each.runner_version is None else each.runner_version,
             *(each.result_hash, each.latency_ms, verdict, noted),
         )
@@ -539,7 +539,7 @@ def _prepare_results(
             )
         )
     if problems:
-        raise InvalidInput.from_problems(problems[:MAX_PROBLEMS], len(problems))
+        raise InvalidInput.from_problems(problems[:MAX_REPORTED_PROBLEMS], len(problems))
     everything = "".join([value for each in made for value in each.other_columns if value.__class__ is str])
     if not everything.isascii() or "\0" in everything:
         for one in made:
@@ -551,7 +551,7 @@ def _make_problem(index: int, name: str, message: str) -> Problem:
     return Problem(message, f"results[{index}].{name}")
 
 
-def _find_day(replied_at: datetime | None, latest_allowed: datetime) -> tuple[str, str | None]:
+def _find_reply_day_and_time(replied_at: datetime | None, latest_allowed: datetime) -> tuple[str, str | None]:
     """Return the day of a reply and its time as ISO 8601; a time without a zone is UTC."""
     if replied_at is None:
         raise ValueError("is missing")
@@ -561,7 +561,7 @@ def _find_day(replied_at: datetime | None, latest_allowed: datetime) -> tuple[st
     return replied_at.date().isoformat(), replied_at.isoformat()
 
 
-def _decide_passed(submission: Submission) -> tuple[bool | None, str | None]:
+def _decide_passed_and_encode_verdict(submission: Submission) -> tuple[bool | None, str | None]:
     """Return whether a result has passed, and its verdict in JSON; without a verdict, a score of 0.5 or more passes."""
     verdict = submission.assertion_result
     if verdict is None or verdict.passed is None:
@@ -571,7 +571,7 @@ def _decide_passed(submission: Submission) -> tuple[bool | None, str | None]:
     return passed, None if verdict is None else _to_json(verdict)
 
 
-def _hash_metadata(metadata: Mapping[str, Any]) -> str | None:
+def _find_system_fingerprint(metadata: Mapping[str, Any]) -> str | None:
     found = metadata.get("fingerprint", metadata.get("system_fingerprint"))
     return found[:256] if isinstance(found, str) else None
 

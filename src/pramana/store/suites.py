@@ -19,7 +19,7 @@ _TIER_COLUMNS = [
 ]
 
 
-class Upload(msgspec.Struct, frozen=True):
+class TierUpload(msgspec.Struct, frozen=True):
     """A tier to upload."""
 
     content: bytes
@@ -83,7 +83,7 @@ class Suites(StorePart):
         packed = self._fetch_value(query)
         return None if packed is None else _decompress(packed, suite_hash)
 
-    def upload(self, version: str, tiers: Mapping[str, Upload]) -> bool:
+    def upload(self, version: str, tiers: Mapping[str, TierUpload]) -> bool:
         """Store a version, all or nothing; return whether it is new. Raise `AlreadyExists` if its content differs."""
         now = timestamp()
         rows = [

@@ -132,7 +132,7 @@ class Tokens(StorePart):
         with self._database.write_transaction() as connection:
             connection.execute(delete(sessions).where(sessions.c.hash == session_hash))
 
-    def find_by_session(self, secret: str) -> Token | None:
+    def find_by_session_secret(self, secret: str) -> Token | None:
         """Return the token of a session's secret; None if the session or its token has ended."""
         joined = select(tokens).join_from(tokens, sessions)
         mine = (sessions.c.hash == hash_secret(secret), sessions.c.expires > timestamp())

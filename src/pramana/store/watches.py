@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from sqlalchemy import Connection, RowMapping, Select, func, insert, or_, select, update
 
 from pramana import clock
-from pramana.errors import AlreadyRunning, Conflict, Hint, NotFound, quote_text, suggest_similar
+from pramana.errors import AlreadyRunning, Hint, NotFound, StateConflict, quote_text, suggest_similar
 from pramana.request import RunRequest, request_from_plain, request_to_plain
 from pramana.store.engine import StorePart, record_change, timestamp
 from pramana.store.records import (
@@ -321,19 +321,19 @@ class Watches(StorePart):
     def make_claim(self, watch: Watch, day: str, purpose: RunPurpose, tie_break: float) -> RunHook:
         """Return what claims a day, or another run of it, in the transaction that creates the run.
 
-        It raises `AlreadyRunning` if the day has such a run already, and `Conflict` if it has ended or its watch was
-        stopped; then no run is created.
+        It raises `AlreadyRunning` if the day has such a run already, and `StateConflict` if it has ended or its watch
+        was stopped; then no run is created.
         """
 
         def claim(connection: Connection, run_id: str) -> None:
             row = _lock_watch(connection, watch)
             if row["stopped"] is not None:
-                raise Conflict(f"watch {watch.shown_name} was stopped on {row['stopped'][:10]}")
+                raise StateConflict(f"watch {watch.shown_name} was stopped on {row['stopped'][:10]}")
             mine = (watch_days.c.watch_no == watch.number, watch_days.c.day == day)
             known = connection.execute(select(watch_days).where(*mine)).mappings().first()
             if purpose != "confirm":
                 if known is not None and known["status"] != "measuring":
-                    raise Conflict(f"{day} of watch {watch.shown_name} is {known['status']} already")
+                    raise StateConflict(f"{day} of watch {watch.shown_name} is {known['status']} already")
                 linked = select(watch_runs.c.run_id).join(runs, runs.c.id == watch_runs.c.run_id)
                 linked = linked.where(watch_runs.c.watch_no == watch.number, watch_runs.c.day == day)
                 if connection.execute(linked.where(watch_runs.c.purpose == purpose)).first() is not None:
@@ -353,7 +353,7 @@ class Watches(StorePart):
         """Store how a day ended, once: a day that ended before stays as it is. Return the day as stored.
 
         `compared_days` is the number of earlier measured days of its period that the decision is based on; it raises
-        `Conflict` if there are others by now, so that the caller decides anew.
+        `StateConflict` if there are others by now, so that the caller decides anew.
         """
         with self._database.write_transaction() as connection:
             _lock_watch(connection, watch)
@@ -369,7 +369,7 @@ class Watches(StorePart):
             measured = (*same, watch_days.c.status == "measured", watch_days.c.day < day)
             count = connection.execute(select(func.count()).select_from(watch_days).where(*measured)).scalar_one()
             if compared_days not in (None, count):
-                raise Conflict(f"other days of watch {watch.shown_name} were measured meanwhile")
+                raise StateConflict(f"other days of watch {watch.shown_name} were measured meanwhile")
             if ended.basis is not None:
                 current = (watch_periods.c.watch_no == watch.number, watch_periods.c.period == period)
                 first = update(watch_periods).where(*current, watch_periods.c.basis.is_(None))

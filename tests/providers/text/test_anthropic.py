@@ -15,9 +15,9 @@ from anthropic.types.shared import ErrorResponse
 from pydantic import TypeAdapter
 
 from pramana.errors import (
+    ApiKeyInReply,
     AuthenticationFailed,
     BrokenReply,
-    KeyInAnswer,
     ProviderError,
     RateLimited,
     Rejected,
@@ -447,7 +447,7 @@ def test_a_list_of_models_of_another_shape_breaks_the_reply() -> None:
 
 
 def test_the_key_is_never_shown() -> None:
-    with pytest.raises(KeyInAnswer) as caught:
+    with pytest.raises(ApiKeyInReply) as caught:
         ask_server(wire=AnthropicWire(lambda messages: f"you are {KEY} and said {messages[-1]['content']}", key=KEY))
     assert KEY not in str(caught.value)
     provider = Anthropic(Account("http://host", KEY))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, Unavailable
+from pramana.errors import ApiKeyInReply, InvalidInput, ProviderError, Unavailable
 from pramana.model import Reply, Request, Target, Turn
 from pramana.providers.text import command
 from pramana.providers.text.command import CommandProvider
@@ -185,7 +185,7 @@ def test_the_environment_is_inherited_and_its_keys_are_redacted(monkeypatch: pyt
     key = "sk-of-the-environment"
     monkeypatch.setenv("ANTHROPIC_API_KEY", key)
     say = "import os, sys; print(os.environ['ANTHROPIC_API_KEY'], file=sys.{}); sys.exit({})"
-    with pytest.raises(KeyInAnswer, match="contains an API key from the environment") as caught:
+    with pytest.raises(ApiKeyInReply, match="contains an API key from the environment") as caught:
         ask(python_command(say.format("stdout", 0)))
     assert key not in str(caught.value)
     with pytest.raises(ProviderError, match=r"ended with status 3: \[key\]$"):

@@ -16,7 +16,7 @@ import pytest
 
 from pramana import settings
 from pramana.bench import execute
-from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, RateLimited
+from pramana.errors import ApiKeyInReply, InvalidInput, ProviderError, RateLimited
 from pramana.model import Reply, Request, ToolCall, Turn
 from pramana.planning import create_run
 from pramana.providers.names import resolve_target
@@ -293,7 +293,7 @@ def test_keys_of_the_environment_are_redacted(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("OPENAI_API_KEY", key)
     monkeypatch.setenv("COMPATIBLE_API_KEY", "a word")
     turn = Turn("user", f"it is {key}, a word")
-    with pytest.raises(KeyInAnswer, match="contains an API key from the environment, and keys are never stored"):
+    with pytest.raises(ApiKeyInReply, match="contains an API key from the environment, and keys are never stored"):
         ask("hang", turn)
     with pytest.raises(
         ProviderError, match=r"leaks raised ValueError: it is \[key\], a word \(my_functions\.py, line \d+, in leaks\)$"
@@ -324,7 +324,7 @@ def test_a_key_is_found_in_any_raw_response_and_in_escaped_arguments(
         finally:
             await provider.close()
 
-    with pytest.raises(KeyInAnswer):
+    with pytest.raises(ApiKeyInReply):
         asyncio.run(go("sk-of-the-environment"))
     assert asyncio.run(go("sk-another-of-the-environment")).text == reply.text
 

@@ -13,9 +13,9 @@ from google import genai
 from google.genai import errors, types
 
 from pramana.errors import (
+    ApiKeyInReply,
     AuthenticationFailed,
     BrokenReply,
-    KeyInAnswer,
     ProviderError,
     RateLimited,
     Rejected,
@@ -452,7 +452,7 @@ def test_invalid_token_counts_are_unknown() -> None:
 
 
 def test_the_key_is_never_shown() -> None:
-    with pytest.raises(KeyInAnswer) as caught:
+    with pytest.raises(ApiKeyInReply) as caught:
         ask_server(wire=GoogleWire(lambda contents: f"you are {KEY} and said {contents[-1]['parts']}", key=KEY))
     assert KEY not in str(caught.value)
     provider = Google(Account("http://host", KEY))

@@ -18,9 +18,9 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsStr
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 
 from pramana.errors import (
+    ApiKeyInReply,
     AuthenticationFailed,
     BrokenReply,
-    KeyInAnswer,
     ProviderError,
     RateLimited,
     Rejected,
@@ -390,7 +390,7 @@ def test_invalid_token_counts_are_unknown(usage: Any) -> None:
 
 
 def test_the_key_is_never_shown() -> None:
-    with pytest.raises(KeyInAnswer) as caught:
+    with pytest.raises(ApiKeyInReply) as caught:
         ask_server(wire=OpenAIWire(lambda messages: f"you are {KEY} and said {messages[-1]['content']}", key=KEY))
     assert KEY not in str(caught.value)
     provider = OpenAI(Account("http://host/v1", KEY))

@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from pramana.errors import KeyInAnswer
+from pramana.errors import ApiKeyInReply
 from pramana.loopback.voice import ReceivedRequest
 from pramana.model import Provider, Reply, Request, ToolCall, Turn
 from pramana.providers.accounts import Account
@@ -183,7 +183,7 @@ def test_every_answer_with_calls_fits_the_types_of_the_sdk() -> None:
 def test_a_key_in_a_tool_call_is_never_stored(name: str) -> None:
     leak = ScriptedToolCall("send", json.dumps({"key": KEY}), "call_1")
     for request in (REQUEST, WHOLE):
-        with pytest.raises(KeyInAnswer):
+        with pytest.raises(ApiKeyInReply):
             get_reply(name, PROVIDERS[name][1]("", calls=[leak]), request)
 
 

@@ -17,8 +17,8 @@ QUICK_FIELDS: Any = {
     "hangover_s": 0.1,
     "answer_s": 0.4,
     "leading_silence_s": 0.05,
-    "speed": 50.0,
-    "late_s": 0.05,
+    "sending_speed": 50.0,
+    "transcript_delay_s": 0.05,
 }
 QUICK = Script(**QUICK_FIELDS)
 

@@ -96,7 +96,7 @@ class EncodedChannel:
         self.channel, self.uplink = channel, channel.uplink
         self.receive, self.interrupt, self.close = channel.receive, channel.interrupt, channel.close
         self.downlink, self.capabilities = channel.downlink, channel.capabilities
-        self.holds_key = channel.holds_key
+        self.is_key_in_text = channel.is_key_in_text
 
     async def send(self, frame: bytes) -> None:
         await self.channel.send(audio.encode(self.uplink.codec, np.frombuffer(frame, "<i2")))
@@ -229,7 +229,7 @@ def test_an_agent_that_is_given_a_greeting_speaks_first(greeting: str | None, gr
 
 @each_of("ready", ALL, ids=str)
 def test_barge_in_interrupts_the_answer(ready: ShippedAgent) -> None:
-    script = quick_script(answer_s=3.0, speed=4.0)
+    script = quick_script(answer_s=3.0, sending_speed=4.0)
 
     async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
         channel = EncodedChannel(await open_channel(ready, server))

@@ -98,7 +98,9 @@ class Scenario:
             parts = f"cascade:stt={sound.url}#ears,chat={chat.url}#mind,tts={sound.url}#mouth"
             opened = Cascade.open(resolve_target(parts), Account(sound.url))
             stack.push_async_callback(opened.close)
-            agent = Cascade(opened.recognition, self.mind or opened.text_model, opened.synthesis, silence_s=0.3)
+            agent = Cascade(
+                opened.recognition, self.mind or opened.text_model, opened.synthesis, turn_end_silence_s=0.3
+            )
             self.requests, self.asked = chat.requests, sound.asked
             for _ in range(2):
                 channel = await agent.dial(CallSetup("x", "Be kind.", parameters={"temperature": 0}, history=HISTORY))
@@ -404,4 +406,4 @@ def test_an_interruption_after_the_end_of_an_answer_is_ignored(scenes: dict[str,
     assert not find_events(scene.finished_call, "interrupted")
     ignored = [each["detail"] for each in find_events(scene.finished_call, "unknown")]
     assert [each["event"] for each in ignored] == ["interrupted"]
-    assert scene.finished_call.was_interrupted == (False, False)
+    assert scene.finished_call.were_answers_interrupted == (False, False)

@@ -298,8 +298,8 @@ def test_a_wire_reports_interrupted_whenever_the_agent_does() -> None:
         == kinds
         == ["user_speech_start", "interrupted"]
     )
-    assert call.capabilities.says_interrupted
-    assert not make_wire(make_rule("talk", "user_speech_start")).capabilities.says_interrupted
+    assert call.capabilities.reports_interruptions
+    assert not make_wire(make_rule("talk", "user_speech_start")).capabilities.reports_interruptions
 
 
 def test_a_turn_ends_by_message_silence_or_both() -> None:
@@ -308,8 +308,8 @@ def test_a_turn_ends_by_message_silence_or_both() -> None:
         turn_end={"match": {"type": "over"}, "silence_ms": 600},
     )
     assert [event.kind for event in both.read_events(make_message("over", n=3))] == ["usage", "turn_done"]
-    assert both.capabilities.quiet_s == 0.6
-    assert make_wire(turn_end={"match": {"type": "over"}}).capabilities.quiet_s is None
+    assert both.capabilities.answer_end_silence_s == 0.6
+    assert make_wire(turn_end={"match": {"type": "over"}}).capabilities.answer_end_silence_s is None
 
 
 def test_details_are_bounded_and_serialisable() -> None:
@@ -494,16 +494,16 @@ def test_rtvi_can_be_described_without_its_frames() -> None:
 class DeskAgent(Agent):
     """A server that answers a request by whatever the test says, and any call by nothing."""
 
-    path = r"/.*"
+    upgrade_path_pattern = r"/.*"
     answer: typing.ClassVar[Any] = {}
     status: typing.ClassVar[int] = 200
 
     @classmethod
-    def make_upgrade_refusal(cls, request: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003
+    def make_upgrade_refusal(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response | None:  # noqa: ARG003
         return None
 
     @classmethod
-    def answer_http(cls, request: ReceivedRequest, key: str | None) -> web.Response:  # noqa: ARG003
+    def answer_http(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response:  # noqa: ARG003
         told = json.dumps(cls.answer).replace("HOST", request.headers["Host"].replace("127.0.0.1", "localhost"))
         return web.Response(
             text=told.replace("HERE", request.headers["Host"]), content_type="application/json", status=cls.status

@@ -306,7 +306,7 @@ def test_barge_in_interrupts_the_answer() -> None:
         await channel.close()
         return heard, sent
 
-    heard, sent = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, answer_s=3.0, speed=2.0))
+    heard, sent = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, answer_s=3.0, sending_speed=2.0))
     found = [(event.kind, event.text) for event in flatten_events(heard, "interrupted", "turn_done")]
     assert found[:2] == [("interrupted", ""), ("turn_done", "interrupted")]
     assert not sent
@@ -320,7 +320,7 @@ def test_an_answer_that_is_sent_but_still_playing_is_interrupted() -> None:
         await channel.close()
         return before + after
 
-    heard = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, answer_s=20.0, speed=1000.0))
+    heard = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, answer_s=20.0, sending_speed=1000.0))
     assert [event.kind for event in flatten_events(heard, "turn_done", "interrupted")] == ["turn_done", "interrupted"]
 
 
@@ -352,7 +352,7 @@ def test_no_text_of_an_interrupted_answer_leaks_into_the_next() -> None:
     async def use(server: VoiceLoopback) -> FinishedCall:
         return await Conversation(await open_channel(server), lines, {"rate": 24000}, Patience(5, 30)).hold_call()
 
-    script = Script(first_byte_s=0.05, hangover_s=0.1, answer_s=2.0, speed=1.2, text="So it is, and so it was.")
+    script = Script(first_byte_s=0.05, hangover_s=0.1, answer_s=2.0, sending_speed=1.2, text="So it is, and so it was.")
     held = serve(use, script)
     assert held.answers[1] == script.text
     log = [json.loads(each) for each in held.log.splitlines()]

@@ -360,7 +360,7 @@ def test_barge_in_interrupts_the_answer() -> None:
         await channel.close()
         return before + after, server.calls[0]
 
-    heard, call = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, answer_s=3.0, speed=2.0))
+    heard, call = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, answer_s=3.0, sending_speed=2.0))
     found = [event.kind for event in flatten_events(heard, "user_speech_start", "interrupted", "turn_done", "error")]
     assert found[:4] == ["user_speech_start", "user_speech_start", "interrupted", "turn_done"]
     assert flatten_events(heard, "turn_done")[0].text == "cancelled"
@@ -380,7 +380,7 @@ def test_an_answer_that_is_sent_but_still_playing_is_interrupted() -> None:
         await channel.close()
         return before + after
 
-    heard = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, answer_s=20.0, speed=1000.0))
+    heard = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, answer_s=20.0, sending_speed=1000.0))
     kinds = [event.kind for event in flatten_events(heard, "turn_done", "interrupted")]
     assert kinds == ["turn_done", "interrupted"]
 
@@ -442,7 +442,7 @@ def test_no_text_of_an_interrupted_answer_leaks_into_the_next() -> None:
         held = await Conversation(await open_channel(server), lines, {"rate": 24000}, Patience(5, 30)).hold_call()
         return held, [json.loads(each)["type"] for each in server.calls[0].sent]
 
-    script = Script(first_byte_s=0.05, hangover_s=0.1, answer_s=2.0, speed=1.2, text="So it is, and so it was.")
+    script = Script(first_byte_s=0.05, hangover_s=0.1, answer_s=2.0, sending_speed=1.2, text="So it is, and so it was.")
     held, sent = serve(use, script)
     after = sent[len(sent) - sent[::-1].index("input_audio_buffer.speech_started") :]
     assert after[:5] == [

@@ -164,5 +164,5 @@ def test_events_without_the_key_are_unchanged() -> None:
 def test_a_key_spoken_in_pieces_is_detected() -> None:
     nothing: Any = None
     channel = SocketChannel(HttpTransport("Desk", Account("http://h", KEY)), nothing, nothing, nothing)
-    assert channel.holds_key(f"so {KEY}.")
-    assert not channel.holds_key(KEY[:20])
+    assert channel.is_key_in_text(f"so {KEY}.")
+    assert not channel.is_key_in_text(KEY[:20])

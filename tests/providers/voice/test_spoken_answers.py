@@ -21,7 +21,7 @@ from pramana.embedded.voice import speak
 from pramana.errors import ProviderError
 from pramana.model import Line, Provider, Reply, Request, Target, Turn, Utterance
 from pramana.providers.text.fake import FakeProvider, parse_fake
-from pramana.providers.text.local import MAX_GENERATION_S, MAX_SPOKEN_TOKENS, SPOKEN_SAMPLING, LocalProvider
+from pramana.providers.text.local import MAX_SPOKEN_GENERATION_S, MAX_SPOKEN_TOKENS, SPOKEN_SAMPLING, LocalProvider
 from pramana.providers.voice.cascade import (
     FITTING_TIMEOUT_S,
     MAX_ANSWER_S,
@@ -152,7 +152,7 @@ def test_a_looping_answer_is_stopped_and_marked() -> None:
 
 @pytest.mark.usefixtures("virtual_time")
 def test_a_slow_model_is_stopped_and_its_text_kept() -> None:
-    with patch.object(language.Engine, "_load", make_loader(FaultyServer("long", MAX_GENERATION_S / 4))):
+    with patch.object(language.Engine, "_load", make_loader(FaultyServer("long", MAX_SPOKEN_GENERATION_S / 4))):
         reply = ask(spoken_model())
     assert reply.finish_reason == "time"
     assert reply.text.startswith("word1, word2")
@@ -195,7 +195,7 @@ EMBEDDED = FailureBehaviour(
     apologises=True,
     recognition_timeout_s=TRANSCRIPTION_TIMEOUT_S,
     reply_timeout_s=REPLY_TIMEOUT_S,
-    fitting_timeout_s=FITTING_TIMEOUT_S,
+    shortening_timeout_s=FITTING_TIMEOUT_S,
     max_answer_s=MAX_ANSWER_S,
 )
 

@@ -10,8 +10,8 @@ import pytest
 from pramana import audio
 from pramana.app.calls import CallView, measure_peaks
 from pramana.hash import hash_case
-from pramana.model import Call, Case, Check, Facets, Key, Outcome, Plan, Reply, Result, Target, Turn
-from pramana.show.api.envelope import make_shape
+from pramana.model import Case, Check, Facets, Outcome, Plan, RecordedCall, Reply, Result, ResultKey, Target, Turn
+from pramana.show.api.envelope import make_documentation_model
 from pramana.store.store import Store
 
 from .served import Client, serve
@@ -41,12 +41,12 @@ def store_call(
     """Store a run with one result; return the run's id and the result's number."""
     case = Case("hours", "scenario", (Turn("user", "When do you open?"),), Facets("x", "easy"))
     run = store.runs.create(Plan("mine", None, (Target("m", "fake", "m"),), variants=("voice",)), [case])
-    call = Call(store.blobs.put(recording), store.blobs.put(log)) if spoken else None
+    call = RecordedCall(store.blobs.put(recording), store.blobs.put(log)) if spoken else None
     reply = Reply("At nine.", answers=("At nine.",) if spoken else (), call=call)
     check = Check(
         "call", "1", Outcome.PASSED, "heard", None, {"times": {"lines": [LINE]}} if evidence is None else evidence
     )
-    made = Result(Key(hash_case(case), "m", "voice"), case.id, reply, None, (check,), None, None)
+    made = Result(ResultKey(hash_case(case), "m", "voice"), case.id, reply, None, (check,), None, None)
 
     async def write() -> None:
         async with store.results.make_writer(run.id, lambda _: None) as writer:
@@ -70,7 +70,7 @@ def store(client: Client) -> Store:
 def test_a_call_has_times_turns_and_the_peaks_of_both_sides(client: Client, store: Store) -> None:
     run_id, seq = store_call(store, audio.write_wav(make_sound(), RATE), encode_log(EVENTS))
     found = client.get(f"/api/runs/{run_id}/results/{seq}/call?columns=300").data
-    make_shape(CallView).model_validate(found)
+    make_documentation_model(CallView).model_validate(found)
     assert found["durationSeconds"] == 3.0
     assert [(each["who"], each["atSeconds"]) for each in found["conversation"]] == [
         ("caller", 0.2), ("heard as", 0.2), ("agent", 1.5), ("our ear", 1.5),

@@ -10,8 +10,8 @@ from pramana.app import comparisons
 from pramana.app.comparison_sides import compare_sides
 from pramana.app.comparisons import ComparisonView
 from pramana.hash import hash_case
-from pramana.model import Call, Check, Key, Outcome, Plan, Reply, Result, Target
-from pramana.show.api.envelope import make_shape
+from pramana.model import Check, Outcome, Plan, RecordedCall, Reply, Result, ResultKey, Target
+from pramana.show.api.envelope import make_documentation_model
 from pramana.store.scoring import Scorings
 from pramana.store.store import Store
 
@@ -19,7 +19,7 @@ from .served import Client
 from .test_models import add_run, make_case
 from .test_runs import SCENARIOS, start_run, wait_for_run
 
-SHAPE = make_shape(ComparisonView)
+SHAPE = make_documentation_model(ComparisonView)
 
 
 def test_two_runs_are_compared_with_the_interval_of_the_difference(client_per_store: Client) -> None:
@@ -247,9 +247,9 @@ def add_calls(
         "words": {"heard": {"words": counts, "characters": counts}, "references": []},
     }
     checks = (Check("contains", "1", Outcome.PASSED, ""), Check("call", "1", Outcome.PASSED, "", None, evidence))
-    reply = Reply("x", total_s=9.0, fingerprint=fingerprint, call=Call("sha256:a", "sha256:b"))
+    reply = Reply("x", total_s=9.0, fingerprint=fingerprint, call=RecordedCall("sha256:a", "sha256:b"))
     made = [
-        Result(Key(hash_case(of), "m", variant), of.id, reply, None, checks, None, None)
+        Result(ResultKey(hash_case(of), "m", variant), of.id, reply, None, checks, None, None)
         for of in cases
         for variant in variants
     ]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pramana.app.judging import LabellingView, LabelView
-from pramana.show.api.envelope import make_shape
+from pramana.show.api.envelope import make_documentation_model
 
 from ...judged_runs import add_judged_run
 from .served import Client
@@ -18,10 +18,10 @@ def test_replies_are_labelled_one_after_the_other(client_per_store: Client) -> N
     path, labels = f"/api/runs/{run.id}/labelling?count=2", f"/api/runs/{run.id}/labels"
     seen = []
     while (view := client_per_store.get(path).data)["task"]:
-        make_shape(LabellingView).model_validate(view)
+        make_documentation_model(LabellingView).model_validate(view)
         seen.append(view["task"]["task"])
         saved = client_per_store.post(labels, {"task": seen[-1], "label": "unsure", "note": "both"}).data
-        make_shape(LabelView).model_validate(saved)
+        make_documentation_model(LabelView).model_validate(saved)
     assert (view["labelled"], view["unsure"], view["drawn"]) == (2, 2, 2)
     assert [each["task"] for each in client_per_store.get(labels).data] == sorted(seen)
     assert client_per_store.get(f"{path}&task={seen[0]}").data["task"]["label"] == "unsure"

@@ -11,8 +11,8 @@ import pytest
 from pramana.analyse.mean_bounds import rate_interval
 from pramana.app.models import HistoryView, OfferView
 from pramana.hash import hash_case
-from pramana.model import Case, Check, Failure, Key, Outcome, Plan, PlannedScorer, Reply, Result, Target, Usage
-from pramana.show.api.envelope import make_shape
+from pramana.model import Case, Check, Failure, Outcome, Plan, PlannedScorer, Reply, Result, ResultKey, Target, Usage
+from pramana.show.api.envelope import make_documentation_model
 from pramana.store.store import Store
 
 from .served import Client
@@ -41,7 +41,7 @@ def add_run(
     results = []
     for number, outcome in enumerate(outcomes):
         of, repeat = cases[number // repeats], number % repeats
-        key = Key(hash_case(of), model, variant, repeat)
+        key = ResultKey(hash_case(of), model, variant, repeat)
         seconds = times[number] if times else 0.1
         check = Check("contains", "1", Outcome(outcome), "because")
         reply = Reply("4", Usage(1, 1, 0), "m", None, "stop", None, seconds)
@@ -61,7 +61,7 @@ def add_run(
 
 def read_history(client: Client, model: str = "fake") -> Any:
     found = client.get(f"/api/models/history?model={model}").data
-    make_shape(HistoryView).model_validate(found)
+    make_documentation_model(HistoryView).model_validate(found)
     return found
 
 
@@ -211,7 +211,7 @@ def test_available_models_are_listed_with_registered_ones_first(
     client.post("/api/providers", {"id": "gone", "kind": "compatible", "baseUrl": "http://127.0.0.1:9/v1"})
     found = client.get("/api/models").data
     for each in found:
-        make_shape(OfferView).model_validate(each)
+        make_documentation_model(OfferView).model_validate(each)
     assert [each["provider"] for each in found] == ["gone", "my-bot", "my-fake", "local"]
     by_name = {each["provider"]: each for each in found}
     assert "cannot reach" in by_name["gone"]["problem"]

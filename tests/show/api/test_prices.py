@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from pramana import settings
 from pramana.app.prices import PriceView
-from pramana.show.api.envelope import make_shape
+from pramana.show.api.envelope import make_documentation_model
 from pramana.show.cli import pramana
 
 from ...loopback.openai import OpenAIWire
@@ -43,7 +43,7 @@ def test_a_price_is_returned_with_its_source(client: Client) -> None:
         "/api/prices?model=gpt-5&model=local&model=openai:nobody-knows-it&model=gemini-2.5-pro&model=xyz"
     )
     for each in found.data:
-        make_shape(PriceView).model_validate(each)
+        make_documentation_model(PriceView).model_validate(each)
     gpt, local, unknown, steps, nothing = found.data
     assert (gpt["model"], gpt["origin"], gpt["name"], gpt["problem"]) == ("gpt-5", "published", None, None)
     assert gpt["steps"] == [
@@ -65,7 +65,7 @@ def test_a_set_price_overrides_all_others_until_it_is_removed(client_per_store: 
     (filed,) = client_per_store.get("/api/prices?model=gpt-5").data
     assert (filed["origin"], filed["name"], filed["steps"][0]["inputPerMillion"]) == ("file", "gpt-5", 7)
     made = client_per_store.put(price_path("openai:gpt-5"), GPT)
-    make_shape(PriceView).model_validate(made.data)
+    make_documentation_model(PriceView).model_validate(made.data)
     (found,) = client_per_store.get("/api/prices?model=gpt-5").data
     assert (found["origin"], found["name"]) == ("set", "openai:gpt-5")
     assert found["steps"][0] == {"above": 0, **GPT, "cachedPerMillion": 1.5, "perRequest": 0.0}

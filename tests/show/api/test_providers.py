@@ -19,8 +19,8 @@ from pramana.loopback.script import Script
 from pramana.loopback.voice import VoiceLoopback
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest, Selection
-from pramana.run.accounts import ProviderReach
-from pramana.show.api.envelope import make_shape
+from pramana.run.accounts import ProviderAccess
+from pramana.show.api.envelope import make_documentation_model
 from pramana.show.api.providers import DescriptionCheckShape
 from pramana.show.cli import pramana
 
@@ -66,7 +66,7 @@ def openai() -> Iterator[Loopback]:
 def test_a_provider_is_registered_read_changed_and_deleted(client_per_store: Client) -> None:
     made = client_per_store.post("/api/providers", MINE)
     assert made.status == 201
-    make_shape(ProviderView).model_validate(made.data)
+    make_documentation_model(ProviderView).model_validate(made.data)
     said = {name: made.data[name] for name in ("id", "kind", "baseUrl", "arguments", "keySet")}
     assert said == {
         "id": "my-vllm",
@@ -434,4 +434,4 @@ def test_a_server_stores_no_run_that_would_run_local_code(client: Client, typed:
             create_run(client.store, RunRequest(tier="cheap", **given), make_server_reach(client.serving))
     assert client.store.runs.read_page()[0] == []
     assert make_server_reach(client.serving).is_for_other_users
-    assert ProviderReach().is_for_other_users is False
+    assert ProviderAccess().is_for_other_users is False

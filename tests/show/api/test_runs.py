@@ -16,11 +16,11 @@ import pytest
 
 from pramana.analyse.mean_bounds import rate_interval
 from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDetailView, RunView
-from pramana.bench import rescore_run
+from pramana.bench import add_scoring_to_run
 from pramana.hash import hash_case
 from pramana.model import Case, Check, Outcome, Result
 from pramana.request import Limits
-from pramana.show.api.envelope import make_shape
+from pramana.show.api.envelope import make_documentation_model
 from pramana.store.store import Store
 
 from .served import Client, serve
@@ -82,7 +82,7 @@ def _rate_interval(passed: float, total: float) -> list[float]:
 def start_run(client: Client, **body: Any) -> str:
     found = client.post("/api/runs", {"tier": "cheap", "models": ["fake:echo"], **body})
     assert found.status == 202, found.body
-    make_shape(RunView).model_validate(found.data)
+    make_documentation_model(RunView).model_validate(found.data)
     run_id: str = found.data["id"]
     return run_id
 
@@ -92,7 +92,7 @@ def test_a_run_executes_in_the_background_and_returns_every_detail(client_per_st
         client_per_store, models=["fake:echo", "fake:latency=0.01"], repeats=2, limits={"concurrency": 4}
     )
     done = wait_for_run(client_per_store, run_id)
-    make_shape(RunDetailView).model_validate(done)
+    make_documentation_model(RunDetailView).model_validate(done)
     assert (done["status"], done["stored"], done["expected"], done["owner"]) == ("finished", 40, 40, "server")
     assert (done["suite"], done["creator"], done["limits"]["concurrency"]) == ("v1.0-cheap", "local", 4)
     assert done["summary"]["overall"]["total"] == 40
@@ -122,10 +122,10 @@ def test_the_judge_is_named_also_after_a_rescoring(client_per_store: Client) -> 
     assert (before["judge"], before["judges"]) == (None, ["fake:fixed=YES"])
     assert before["summary"]["judgedBy"] == "Judged by its own model, uncalibrated."
     asyncio.run(
-        rescore_run(client_per_store.store, client_per_store.store.runs.find(run_id), "fake:fixed=NO", Limits())
+        add_scoring_to_run(client_per_store.store, client_per_store.store.runs.find(run_id), "fake:fixed=NO", Limits())
     )
     after = client_per_store.get(f"/api/runs/{run_id}").data
-    make_shape(RunDetailView).model_validate(after)
+    make_documentation_model(RunDetailView).model_validate(after)
     assert (after["judge"], after["judges"]) == (None, ["fake:fixed=NO"])
     assert after["summary"]["judgedBy"] == "Judged by fake:fixed=NO, uncalibrated."
 
@@ -139,7 +139,7 @@ def test_results_are_paginated_and_filtered_and_each_has_full_details(client_per
     assert (len(first.data), len(last)) == (4, 2)
     rows = client_per_store.get(f"/api/runs/{run_id}/results").data
     for row in rows:
-        make_shape(ResultView).model_validate(row)
+        make_documentation_model(ResultView).model_validate(row)
     assert [row["seq"] for row in rows] == sorted(row["seq"] for row in rows)
     for outcome in ("passed", "failed", "unscored"):
         found = client_per_store.get(f"/api/runs/{run_id}/results?outcome={outcome}")
@@ -150,7 +150,7 @@ def test_results_are_paginated_and_filtered_and_each_has_full_details(client_per
     assert client_per_store.get(f"/api/runs/{run_id}/results?case={one['caseDigest']}&model=fake:echo").data == [one]
     assert client_per_store.get(f"/api/runs/{run_id}/results?model=other").data == []
     whole = client_per_store.get(f"/api/runs/{run_id}/results/{one['seq']}").data
-    make_shape(ResultDetailView).model_validate(whole)
+    make_documentation_model(ResultDetailView).model_validate(whole)
     assert (whole["systemPrompt"], whole["caseId"]) == ("Be brief.", one["caseId"])
     assert whole["case"]["turns"][0]["text"] == whole["reply"]["text"]
     assert whole["reply"]["raw"] is not None
@@ -195,7 +195,7 @@ def test_a_list_includes_outcomes_on_request(client_per_store: Client) -> None:
     assert {(each["outcomes"], each["passRate"], each["interval"]) for each in plain} == {(None, None, None)}
     listed = client_per_store.get("/api/runs?outcomes=true").data
     for each in listed:
-        make_shape(RunView).model_validate(each)
+        make_documentation_model(RunView).model_validate(each)
     found = {each["id"]: each for each in listed}
     assert found[one]["outcomes"] == {"passed": 7, "failed": 2, "errored": 1, "unscored": 0, "skipped": 0}
     assert (found[one]["passRate"], found[one]["interval"]) == (7 / 9, _rate_interval(7, 9))
@@ -308,7 +308,7 @@ def test_a_dry_run_estimates_and_stores_nothing(client: Client) -> None:
         {"tier": "cheap", "models": ["fake", "gpt-5", "http://127.0.0.1:9/v1#mine"], "repeats": 3, "dryRun": True},
     )
     assert found.status == 200
-    make_shape(EstimateView).model_validate(found.data)
+    make_documentation_model(EstimateView).model_validate(found.data)
     shares = {(each["purpose"], each["model"]): each for each in found.data["shares"]}
     assert (found.data["cases"], found.data["results"]) == (10, 90)
     assert shares["model", "gpt-5"]["calls"] == 30
@@ -322,7 +322,7 @@ def test_a_dry_run_estimates_and_stores_nothing(client: Client) -> None:
 def estimate(client: Client, *models: str, **body: Any) -> Any:
     found = client.post("/api/runs", {"tier": "cheap", "models": list(models), "dryRun": True, **body})
     assert found.status == 200, found.body
-    make_shape(EstimateView).model_validate(found.data)
+    make_documentation_model(EstimateView).model_validate(found.data)
     return found.data
 
 
@@ -466,7 +466,7 @@ def test_name_and_note_of_a_run_can_be_changed(client_per_store: Client) -> None
     found = client_per_store.get(f"/api/runs/{run_id}").data
     assert (found["name"], found["note"]) == ("nightly", "The new prompt")
     changed = client_per_store.call("PATCH", f"/api/runs/{run_id}", {"note": "The old prompt", "name": None})
-    make_shape(RunView).model_validate(changed.data)
+    make_documentation_model(RunView).model_validate(changed.data)
     assert (changed.data["name"], changed.data["note"]) == ("nightly", "The old prompt")
     assert client_per_store.call("PATCH", f"/api/runs/{run_id}", {"name": ""}).data["name"] is None
     assert [each["id"] for each in client_per_store.get("/api/runs?text=old+prompt").data] == [run_id]

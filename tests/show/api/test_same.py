@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pramana.app.sameness import SameListView, SameView
-from pramana.show.api.envelope import make_shape
+from pramana.show.api.envelope import make_documentation_model
 
 from .served import Client
 
@@ -23,10 +23,10 @@ def test_a_test_is_queued_executed_and_read(client_per_store: Client) -> None:
     sent = {"models": ["fake", "fake:seed=1"], "calls": 160, "seed": 1, "name": "hosts"}
     started = client_per_store.post("/api/same", sent)
     assert started.status == 202
-    make_shape(SameListView).model_validate(started.data)
+    make_documentation_model(SameListView).model_validate(started.data)
     run = started.data["run"]
     view = wait_for_end(client_per_store, run)
-    make_shape(SameView).model_validate(view)
+    make_documentation_model(SameView).model_validate(view)
     assert (view["status"], view["models"], view["maxCalls"]) == ("finished", ["fake", "fake:seed=1"], 160)
     assert view["decision"] == "different"
     assert view["calls"] <= 160

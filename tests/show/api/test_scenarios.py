@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pramana import model
-from pramana.app.documents import check_scenario_fields
+from pramana.app.documents import make_scenario_from_fields
 from pramana.app.scenarios import (
     DeletedView,
     FacetsView,
@@ -27,14 +27,18 @@ from pramana.app.scenarios import (
 from pramana.errors import InvalidInput
 from pramana.load.problems import Problems
 from pramana.load.scenario import Scenario, iterate_scenarios_yaml, parse_scenarios
-from pramana.show.api.envelope import make_shape
+from pramana.show.api.envelope import make_documentation_model
 from pramana.show.api.scenarios import ValidatedShape
 
 from ...examples import examples
 from .served import Answer, Client, start_program
 
-DeletedShape, FacetsShape, ImportedShape = make_shape(DeletedView), make_shape(FacetsView), make_shape(ImportedView)
-LibraryShape, ScenarioShape = make_shape(LibraryView), make_shape(ScenarioView)
+DeletedShape, FacetsShape, ImportedShape = (
+    make_documentation_model(DeletedView),
+    make_documentation_model(FacetsView),
+    make_documentation_model(ImportedView),
+)
+LibraryShape, ScenarioShape = make_documentation_model(LibraryView), make_documentation_model(ScenarioView)
 YAML = {"Content-Type": "application/yaml"}
 NEW: dict[str, Any] = {
     "id": "ferry",
@@ -673,7 +677,7 @@ MORE = ("assert", "reference", "turns", "conditions", "expected_outcome", "creat
 @examples(500)
 def test_any_field_value_is_accepted_or_refused_without_a_server_error(fields: dict[str, Any]) -> None:
     with suppress(InvalidInput):
-        kept = check_scenario_fields({**NEW, **fields})
+        kept = make_scenario_from_fields({**NEW, **fields})
         ScenarioShape.model_validate({**to_api_fields(kept), "createdAt": "", "updatedAt": ""})
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from pramana.app.rescoring import ScoringView
 from pramana.model import Check, Outcome
-from pramana.show.api.envelope import make_shape
+from pramana.show.api.envelope import make_documentation_model
 
 from .served import Client
 from .test_models import add_run
@@ -45,7 +45,7 @@ def current(scorings: Sequence[dict[str, Any]]) -> list[bool]:
 def test_scorings_are_listed_and_each_can_be_shown(client_per_store: Client, run_id: str) -> None:
     found = client_per_store.get(f"/api/runs/{run_id[:12]}/scorings").data
     for each in found:
-        make_shape(ScoringView).model_validate(each)
+        make_documentation_model(ScoringView).model_validate(each)
     assert [(each["number"], each["reference"], each["current"]) for each in found] == [
         (0, f"{run_id}@0", False), (1, f"{run_id}@1", True),
     ]  # fmt: skip

@@ -19,7 +19,7 @@ from pramana.load import CaseSources
 from pramana.load.manifest import BUILT_IN_SUITES_FOLDER, SuiteVersion, check_upload, iterate_versions, publish_version
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest, Selection
-from pramana.show.api.envelope import make_shape
+from pramana.show.api.envelope import make_documentation_model
 from pramana.show.cli import pramana
 
 from .served import Client, serve
@@ -52,7 +52,7 @@ MINE: dict[str, Any] = {"version": "team-1", "tiers": {"smoke": make_jsonl(3), "
 def test_an_uploaded_suite_can_be_read_back(client_per_store: Client) -> None:
     made = client_per_store.post("/api/suites", MINE)
     assert made.status == 201
-    make_shape(SuiteView).model_validate(made.data)
+    make_documentation_model(SuiteView).model_validate(made.data)
     assert (made.data["origin"], made.data["categories"], made.data["assertionTypes"]) == (
         "uploaded", ["factual"], ["contains"],
     )  # fmt: skip
@@ -138,7 +138,7 @@ def test_suites_are_listed_with_built_in_ones_first(client: Client, tmp_path: Pa
     client.post("/api/suites", MINE)
     found = client.get("/api/suites").data
     for each in found:
-        make_shape(ListedView).model_validate(each)
+        make_documentation_model(ListedView).model_validate(each)
     assert [(each["version"], each["origin"]) for each in found] == [
         ("v1.0", "built-in"), ("mine-1", "published"), ("team-1", "uploaded"),
     ]  # fmt: skip
@@ -179,9 +179,9 @@ def test_suite_hashes_match_the_published_definition(client: Client, tmp_path: P
     client.post("/api/suites", MINE)
     (tmp_path / "smoke.jsonl").write_text(make_jsonl(3), encoding="utf-8")
     all_of_them = client.get("/api/suites/team-1/hash").data
-    make_shape(HashView).model_validate(all_of_them)
+    make_documentation_model(HashView).model_validate(all_of_them)
     one = client.get("/api/suites/team-1/smoke/hash").data
-    make_shape(TierHashView).model_validate(one)
+    make_documentation_model(TierHashView).model_validate(one)
     assert one["hash"] == all_of_them["tiers"]["smoke"] == hash_suite(tmp_path / "smoke.jsonl")
 
 

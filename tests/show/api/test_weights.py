@@ -14,7 +14,7 @@ from pramana.app.weights import PURPOSE_BY_WEIGHTS, WeightsView
 from pramana.embedded import weights
 from pramana.embedded.weights import WEIGHTS
 from pramana.errors import WeightsMissing
-from pramana.show.api.envelope import make_shape
+from pramana.show.api.envelope import make_documentation_model
 
 from ...embedded.test_weights import Tiny, find_leftover_files, tiny
 from .served import Client
@@ -25,7 +25,7 @@ __all__ = ["tiny"]  # a fixture of tests/embedded/test_weights.py
 def read_weights(client: Client, name: str = "tiny") -> Any:
     found = client.get("/api/weights").data
     for each in found:
-        make_shape(WeightsView).model_validate(each)
+        make_documentation_model(WeightsView).model_validate(each)
     return next(each for each in found if each["name"] == name)
 
 
@@ -58,7 +58,7 @@ def test_a_download_continues_in_the_background_until_installed(client: Client, 
         "status": "running",
         "phase": "download",
         "doneBytes": 0,
-        "totalBytes": tiny.pin.archive_size,
+        "totalBytes": tiny.pin.archive_size_bytes,
         "problem": None,
     }
     after = wait_until(client, lambda found: found["present"])
@@ -158,4 +158,4 @@ def test_a_pramana_error_keeps_its_message(client: Client, tiny: Tiny, monkeypat
     client.post("/api/weights/tiny/pull")
     failed = wait_until(client, lambda found: found["pull"]["status"] == "failed")
     assert failed["pull"]["problem"] == "npm is missing: install Node.js"
-    assert failed["downloadBytes"] == tiny.pin.archive_size
+    assert failed["downloadBytes"] == tiny.pin.archive_size_bytes

@@ -491,7 +491,7 @@ def test_one_case_in_two_variants_is_rendered_as_two_answers() -> None:
 
     def render(base: RunView, new: RunView) -> str:
         ways = base.variants, new.variants
-        noun, other = comparison_markup.choose_noun(*ways), comparison_markup.choose_noun(*ways, left_out=True)
+        noun, other = comparison_markup.choose_noun(*ways), comparison_markup.choose_noun(*ways, for_excluded=True)
         drawn = [
             comparison_markup.render_verdict(data, noun),
             comparison_markup.render_sides(base, new, data, noun),

@@ -14,7 +14,7 @@ from pramana.analyse.summary import ResultTally
 from pramana.app.pulls import PullView
 from pramana.app.runs import list_results
 from pramana.app.scenarios import ScenarioView
-from pramana.app.views import Listed, RunDetailView
+from pramana.app.views import ListPage, RunDetailView
 from pramana.app.weights import WeightsView, list_weights
 from pramana.show.web.kit.page_context import UseCaseRefused
 from pramana.show.web.pages import editor, welcome
@@ -57,7 +57,7 @@ class FakePageContext:
         if self.refused:
             raise self.refused
         if use_case is list_results:
-            return Listed([], 0)
+            return ListPage([], 0)
         if use_case is list_weights:
             return [WEIGHTS]
         self.meanwhile()
@@ -152,7 +152,7 @@ def test_closing_the_page_stops_watching_a_download(
 
     async def watch_and_close() -> None:
         told = asyncio.Event()
-        watching = welcome.wait_for_weights(page_context, WEIGHTS, lambda *_: told.set())  # type: ignore[arg-type]
+        watching = welcome.download_weights_and_wait(page_context, WEIGHTS, lambda *_: told.set())  # type: ignore[arg-type]
         looking = asyncio.create_task(watching)
         await told.wait()
         for each in handlers:
@@ -183,7 +183,7 @@ def test_a_late_reload_does_not_ask_about_a_resolved_change(monkeypatch: pytest.
     before, now = (make_view(ScenarioView, id="ferry", updated_at=each) for each in ("2026-01-01", "2026-01-02"))
     monkeypatch.setattr("nicegui.ui.context", SimpleNamespace(client=MagicMock()))
     editing: Any = editor._EditorPage(MagicMock(), before, "text")
-    editing._editor, editing._show_notice = SimpleNamespace(is_kept=False), MagicMock()
+    editing._editor, editing._show_notice = SimpleNamespace(is_saved=False), MagicMock()
 
     async def read(*_: object) -> ScenarioView:
         await asyncio.sleep(0)

@@ -156,7 +156,7 @@ weights.find_folder = lambda name: here if (here / "go on").exists() else None
 
 
 def slow(name, progress=lambda *_: None):
-    progress("download", 20_000_000, weights.WEIGHTS[name].archive_size)
+    progress("download", 20_000_000, weights.WEIGHTS[name].archive_size_bytes)
     while not weights.find_folder(name):
         time.sleep(0.05)
     return here

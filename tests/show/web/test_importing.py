@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from pramana.app.documents import read_document
-from pramana.app.scenarios import ReadScenario
+from pramana.app.scenarios import LocatedValidScenario
 from pramana.load.problems import Problems
 from pramana.show.web.kit.yaml_editor import CheckedDocument
 from pramana.show.web.pages.importing import Document, find_conflicts
@@ -201,7 +201,7 @@ def make_checked_document(text: str) -> CheckedDocument:
     places = [each.find_field_position("id") for each in placed]
     scenarios = [each.scenario.to_stored() for each in placed]
     return CheckedDocument(
-        text, (), [ReadScenario(each, at.line, at.column) for each, at in zip(scenarios, places, strict=True)]
+        text, (), [LocatedValidScenario(each, at.line, at.column) for each, at in zip(scenarios, places, strict=True)]
     )
 
 

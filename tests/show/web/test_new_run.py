@@ -301,7 +301,9 @@ def test_defaults_are_equal_for_page_api_command_line_and_engine(bench: Bench) -
     }
     assert DEFAULTS_BY_PATH["limits.concurrency"] == Limits().concurrency
     assert DEFAULTS_BY_PATH["limits.timeoutSeconds"] == Limits().timeout_s
-    assert {name: DEFAULTS_BY_PATH[name] for name in ("temperature", "seed")} == RunRequest(models=("fake",)).sampling()
+    assert {name: DEFAULTS_BY_PATH[name] for name in ("temperature", "seed")} == RunRequest(
+        models=("fake",)
+    ).make_sent_parameters()
     options = {each.name: each.default for each in command.params}
     typed = {"temperature": "temperature", "seed": "seed", "limits.concurrency": "concurrency", "repeats": "repeats",
              "limits.timeoutSeconds": "timeout_s"}  # fmt: skip

@@ -12,7 +12,15 @@ from urllib.parse import parse_qs
 import pytest
 from msgspec.structs import replace
 
-from pramana.analyse.spread import Bin, CountsByStep, ModelTimes, RunTimes, Spread, make_histogram, time_step
+from pramana.analyse.spread import (
+    Bin,
+    CountsByTimeStep,
+    ModelTimes,
+    RunTimes,
+    Spread,
+    find_time_step_index,
+    make_histogram,
+)
 from pramana.analyse.summary import KnownTotal, OutcomeReason, Rate, Summary, TimePercentiles
 from pramana.app.calls import CallView, PeaksView, TranscriptEntryView, TurnTakenView
 from pramana.app.models import HistoryView, LatencyView, RunPointView
@@ -34,7 +42,7 @@ from pramana.app.views import (
 )
 from pramana.model import Outcome
 from pramana.report import pictures, result_detail, run_summary
-from pramana.report.markup import MAX_TEXT_LENGTH, MIN_CUT_LENGTH, render_json
+from pramana.report.markup import MAX_TEXT_LENGTH, MIN_CHARACTERS_WORTH_CUTTING, render_json
 from pramana.report.pictures import (
     TimeMark,
     choose_ticks,
@@ -54,7 +62,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 def make_bins(*times: float) -> list[Bin]:
-    return make_histogram([CountsByStep(map(time_step, times))])
+    return make_histogram([CountsByTimeStep(map(find_time_step_index, times))])
 
 
 def test_bars_have_the_height_of_their_counts_in_order() -> None:
@@ -137,7 +145,7 @@ def test_rates_show_bars_intervals_and_counts() -> None:
     assert 'class="fill" width="75.00"' in drawn
     many = draw_rates("Tag", {f"tag {number}": rate for number in range(100)})
     open_rows, _, folded = many.partition("<details>")
-    assert open_rows.count('scope="row"') == pictures.SHOWN_ROWS
+    assert open_rows.count('scope="row"') == pictures.MAX_UNFOLDED_ROWS
     assert folded.startswith("<summary>and 88 more</summary>")
     assert folded.count('scope="row"') == 88
     most = draw_rates("Tag", {f"tag {number}": rate for number in range(pictures.MAX_FOLDED_ROWS + 20)})
@@ -550,13 +558,13 @@ def test_a_single_line_lists_both_its_own_and_the_overall_expectation() -> None:
 
 def test_the_prompt_is_shown_once_beside_both_replies() -> None:
     def render_request(*lines: str) -> str:
-        return find_text_blocks(comparison_markup._render_request(make_script_result(lines).case))[0][1]
+        return find_text_blocks(comparison_markup._render_prompt_and_expected(make_script_result(lines).case))[0][1]
 
     assert render_request("One?") == "One?"
     assert render_request("One?", "Two?") == "user: One?\n\nuser: Two?"
     turns = TurnView(role="system", text="Be."), TurnView(role="user", text="One?")
     typed = replace(make_script_result(["One?"]).case, script=(), turns=turns)
-    assert find_text_blocks(comparison_markup._render_request(typed))[0][1] == "system: Be.\n\nuser: One?"
+    assert find_text_blocks(comparison_markup._render_prompt_and_expected(typed))[0][1] == "system: Be.\n\nuser: One?"
 
 
 @pytest.mark.parametrize(
@@ -600,8 +608,8 @@ def test_of_60_mb_of_data_only_the_shown_part_is_formatted(data: Any) -> None:
 def test_data_is_truncated_only_where_that_saves_space() -> None:
     quotes = len('""')
     for length, cut in (
-        (MAX_TEXT_LENGTH + MIN_CUT_LENGTH - quotes - 1, False),
-        (MAX_TEXT_LENGTH + MIN_CUT_LENGTH - quotes, True),
+        (MAX_TEXT_LENGTH + MIN_CHARACTERS_WORTH_CUTTING - quotes - 1, False),
+        (MAX_TEXT_LENGTH + MIN_CHARACTERS_WORTH_CUTTING - quotes, True),
     ):
         assert ("… and more" in render_json("x" * length, "x")) == cut
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
 from pramana.app.views import result_view
-from pramana.model import Key, Reply, Result, ToolCall
+from pramana.model import Reply, Result, ResultKey, ToolCall
 from pramana.report.figures import format_duration
 from pramana.report.pictures import draw_time_axis
 from pramana.show.web.pages.results import _render_reply_excerpt
@@ -44,7 +44,7 @@ def test_the_list_names_called_tools_instead_of_an_empty_reply() -> None:
     called = Reply("", tool_calls=(ToolCall("get_weather", '{"city": "<b>"}'),))
     texts = []
     for reply in (called, replace(called, text="Let me look."), Reply("")):
-        found = Result(Key("sha256:1", "m"), "a-1", reply, None, (), None, None)
+        found = Result(ResultKey("sha256:1", "m"), "a-1", reply, None, (), None, None)
         texts.append(_render_reply_excerpt(result_view(1, found)).replace("<wbr />", ""))
     assert "(no text; called get_weather({&quot;city&quot;: &quot;&lt;b&gt;&quot;}))" in texts[0]
     assert "get_weather" not in texts[1]

@@ -188,7 +188,7 @@ def test_every_provider_kind_has_a_form_with_its_fields(bench: Bench) -> None:
         has = {label: page.get_by_label(re.compile(f"^{label}")).count() > 0 for label in ("Address", "Key")}
         assert has["Key"] is bool(kind.key_hint), name
         assert has["Address"] is (bool(kind.url_hint) or name in ("twilio", "pipecat")), name
-        assert (page.locator(".cm-content").count() > 0) is kind.has_description, name
+        assert (page.locator(".cm-content").count() > 0) is kind.is_described_in_yaml, name
 
 
 @pytest.mark.parametrize("name", [each for each in KINDS_BY_NAME if each not in ("compatible", "websocket")])

@@ -132,7 +132,9 @@ class _MessageReader(ReplyReader):
             _parse_usage(self._usage_counts),
             served_model=self._served_model,
             finish_reason=self._finish_reason,
-            dropped=tuple(name for name in UNSUPPORTED_PARAMETERS if request.parameters.get(name) is not None),
+            dropped_parameters=tuple(
+                name for name in UNSUPPORTED_PARAMETERS if request.parameters.get(name) is not None
+            ),
         )
 
 

@@ -16,7 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from pramana import clock
-from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, Unavailable, escape_control_characters, quote_text
+from pramana.errors import (
+    ApiKeyInReply,
+    InvalidInput,
+    ProviderError,
+    Unavailable,
+    escape_control_characters,
+    quote_text,
+)
 from pramana.model import Reply, Request, Target
 from pramana.providers import redaction
 from pramana.providers.text.function import join_turns
@@ -63,7 +70,7 @@ class CommandProvider:
             raise ProviderError(f"the command {self._name} {how}{self._last_error_line(complained)}")
         text = printed.decode("utf-8", "replace").rstrip("\r\n")
         if self._keys.occur_in(text):
-            raise KeyInAnswer(redaction.describe_leaked_key(f"the answer of the command {self._name}"))
+            raise ApiKeyInReply(redaction.describe_leaked_key(f"the answer of the command {self._name}"))
         return Reply(
             text,
             served_model=self._name,

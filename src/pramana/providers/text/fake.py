@@ -156,7 +156,7 @@ def parse_fake(options_text: str) -> dict[str, Any]:
     >>> parse_fake("fixed=yes, surely")
     {'answer': 'fixed', 'text': 'yes, surely'}
     """
-    return parse_options(
+    return parse_fake_options(
         options_text,
         "fake",
         ("echo", "words"),
@@ -170,21 +170,21 @@ def parse_fake(options_text: str) -> dict[str, Any]:
 _INTEGER_OPTIONS = ("seed", "tokens")
 
 
-def parse_options(
+def parse_fake_options(
     options_text: str,
     provider: str,
-    answers: Sequence[str],
+    answer_kinds: Sequence[str],
     maximums: Mapping[str, float],
-    shares: Mapping[str, Collection[str]],
-    kind: str,
+    faults_by_argument: Mapping[str, Collection[str]],
+    provider_noun: str,
     example: str,
 ) -> dict[str, Any]:
     """Parse the options of a fake: numbers up to their maximums, then the kind of answer; `fixed=` takes the rest.
 
-    `shares` lists the faults under the argument that holds them.
+    `faults_by_argument` lists the faults under the argument that holds them.
     """
     found: dict[str, Any] = {}
-    ((together, faults),) = shares.items()
+    ((together, faults),) = faults_by_argument.items()
     rest = options_text
     while rest:
         if rest.startswith("fixed="):
@@ -192,16 +192,16 @@ def parse_options(
             break
         option, _, rest = rest.partition(",")
         name, equals, value = option.strip().partition("=")
-        if name in answers and not equals:
+        if name in answer_kinds and not equals:
             found["answer"] = name
         elif name in maximums and equals:
             number = _parse_number(provider, name, value, maximums[name])
             (found.setdefault(together, {}) if name in faults else found)[name] = number
         else:
-            hint = suggest_similar(name, (*answers, "fixed", *maximums))
+            hint = suggest_similar(name, (*answer_kinds, "fixed", *maximums))
             raise InvalidInput(
-                f"{provider}: {quote_text(option)} is not an option of the fake {kind}{hint}; "
-                f"write {provider}, {provider}:{answers[0]}, {provider}:fixed=TEXT, or options first: {example}"
+                f"{provider}: {quote_text(option)} is not an option of the fake {provider_noun}{hint}; "
+                f"write {provider}, {provider}:{answer_kinds[0]}, {provider}:fixed=TEXT, or options first: {example}"
             )
     if (share := sum(found.get(together, {}).values())) > 1:
         raise InvalidInput(f"{provider}: the shares of {together} add up to {share:g}, which is more than 1")

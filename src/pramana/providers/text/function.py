@@ -37,9 +37,9 @@ from msgspec.structs import replace
 
 from pramana import clock
 from pramana.errors import (
+    ApiKeyInReply,
     Hint,
     InvalidInput,
-    KeyInAnswer,
     ProviderError,
     describe_exception,
     quote_text,
@@ -48,7 +48,7 @@ from pramana.errors import (
 from pramana.model import Reply, Request, Target, Turn
 from pramana.providers import redaction
 from pramana.providers.text.runners import CoroutineRunner, ThreadRunner
-from pramana.replies import describe_invalid_reply, encode_raw_response, parse_usage
+from pramana.replies import describe_invalid_reply, drop_invalid_token_counts, encode_raw_response
 
 log = logging.getLogger("pramana.providers")
 MAX_THREADS = 10_000
@@ -97,7 +97,7 @@ class FunctionProvider:
             self._raise_provider_error(ended.error)
         reply = self._make_judge_reply(ended.value) if request.purpose == "judge" else self._make_reply(ended.value)
         if self._holds_key(reply):
-            raise KeyInAnswer(redaction.describe_leaked_key(f"the answer of {self._path}"))
+            raise ApiKeyInReply(redaction.describe_leaked_key(f"the answer of {self._path}"))
         not_taken = self._accepted.ignored_parameters(request.parameters)
         return replace(
             reply,
@@ -138,7 +138,7 @@ class FunctionProvider:
             )
         if wrong := describe_invalid_reply(returned):
             raise ProviderError(f"{self._path} returned a Reply whose {wrong}")
-        return replace(returned, text=str.__str__(returned.text), usage=parse_usage(returned.usage))
+        return replace(returned, text=str.__str__(returned.text), usage=drop_invalid_token_counts(returned.usage))
 
     def _make_judge_reply(self, verdict: object) -> Reply:
         """Return a judge function's return value as a reply, with the text that a judge model would write."""

@@ -24,7 +24,7 @@ from pramana.replies import parse_token_count
 BASE_URL = "https://generativelanguage.googleapis.com"
 TOP_LEVEL_PARAMETERS = ("safetySettings", "tools", "toolConfig", "cachedContent", "serviceTier", "store", "labels")
 """Parameters beside `generationConfig`."""
-MAX_PAGES = 100
+MAX_REQUESTS_PER_REPLY = 100
 _VENDOR_PARAMETER_NAMES = {"top_p": "topP", "max_tokens": "maxOutputTokens", "stop": "stopSequences"}
 _VENDOR_ROLES = {"user": "user", "assistant": "model"}
 _BAD_KEY_MESSAGES = ("API key not valid", "API key expired", "API_KEY_INVALID")
@@ -53,7 +53,7 @@ class Google(VendorProvider):
             failures.translate_parse_errors("does not fit the format of generateContent", _VENDOR_PARAMETER_NAMES),
             _translate_bad_key_error(failures),
         ):
-            for _ in range(MAX_PAGES):
+            for _ in range(MAX_REQUESTS_PER_REPLY):
                 await self._http.post(path, headers=self._headers, body=body, reader=content)
                 if (token := content.next_continuation_token()) is None:
                     break
@@ -100,7 +100,7 @@ class _ContentReader(ReplyReader):
     _served_model: Any = None
     _finish_reason: Any = None
     _continuation_token: str | None = None
-    _sent_token: str | None = None
+    _sent_continuation_token: str | None = None
     _usage_counts: Any = None
     _calls_seen = 0
     _used = Usage()
@@ -131,10 +131,10 @@ class _ContentReader(ReplyReader):
     def next_continuation_token(self) -> str | None:
         """Return the token that continues the response; None when it is complete."""
         used = _parse_usage(self._usage_counts)
-        self._used = _add_usage(self._used, used) if self._sent_token else used
-        if self._finish_reason != "CONTINUATION" or self._continuation_token in (None, self._sent_token):
+        self._used = _add_usage(self._used, used) if self._sent_continuation_token else used
+        if self._finish_reason != "CONTINUATION" or self._continuation_token in (None, self._sent_continuation_token):
             return None
-        self._sent_token, self._finish_reason, self._usage_counts = self._continuation_token, None, None
+        self._sent_continuation_token, self._finish_reason, self._usage_counts = self._continuation_token, None, None
         return self._continuation_token
 
     def finish(self) -> Reply:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_THREADS = 4
 MAX_SPOKEN_TOKENS = 40
 """Limit for a spoken answer: two short sentences."""
-MAX_GENERATION_S = 3.0
+MAX_SPOKEN_GENERATION_S = 3.0
 """Time limit for a spoken answer, from its first token. On a slow machine the answer stops there, and the part
 generated so far is spoken."""
 SPOKEN_SAMPLING: Mapping[str, Any] = {
@@ -124,7 +124,7 @@ def _limit_parameters_for_speech(parameters: Mapping[str, Any]) -> dict[str, Any
 
 
 def _find_stop_reason(text: str, generation_s: float) -> str | None:
-    if generation_s > MAX_GENERATION_S:
+    if generation_s > MAX_SPOKEN_GENERATION_S:
         return "time"
     if len(text.split()) > MAX_SPOKEN_TOKENS:  # each word is at least one token
         return "length"

@@ -194,8 +194,8 @@ def _decode_vector(encoded: str | Sequence[float]) -> Sequence[float]:
 
 # ── The responses API ──
 
-_VENDOR_PARAMETER_NAMES = {"max_tokens": "max_output_tokens"}
-_UNSUPPORTED_PARAMETERS = ("seed", "stop")
+_RESPONSES_PARAMETER_NAMES = {"max_tokens": "max_output_tokens"}
+_UNSUPPORTED_RESPONSES_PARAMETERS = ("seed", "stop")
 _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed", "error")
 _TEXT_DELTA_EVENTS = ("response.output_text.delta", "response.refusal.delta")
 _TOOL_CALL_TYPES = ("function_call", "custom_tool_call")
@@ -221,7 +221,7 @@ class Responses(VendorProvider):
         """Send the conversation to the model and return its reply."""
         response = _ResponseReader(self._http.failures)
         with self._http.failures.translate_parse_errors(
-            "does not fit the format of responses", _VENDOR_PARAMETER_NAMES
+            "does not fit the format of responses", _RESPONSES_PARAMETER_NAMES
         ):
             await self._http.post(
                 "/responses",
@@ -238,11 +238,11 @@ class Responses(VendorProvider):
 
     def _make_body(self, request: Request) -> dict[str, Any]:
         named = {
-            _VENDOR_PARAMETER_NAMES.get(name, name): value
+            _RESPONSES_PARAMETER_NAMES.get(name, name): value
             for name, value in request.parameters.items()
             if value is not None
         }
-        for absent in _UNSUPPORTED_PARAMETERS:
+        for absent in _UNSUPPORTED_RESPONSES_PARAMETERS:
             if absent in named:
                 raise Rejected(f"OpenAI's responses API has no parameter {absent}; leave it out", parameter=absent)
         return {

@@ -19,7 +19,7 @@ THREAD_NAME = "pramana-function"
 
 
 @dataclass(frozen=True, slots=True)
-class CallOutcome:
+class FunctionCallOutcome:
     """The outcome of a call: a value or an exception."""
 
     value: Any = None
@@ -36,7 +36,7 @@ class ThreadRunner:
         self._free_slots = asyncio.Semaphore(max_calls)
         self._idle_threads: list[_WorkerThread] = []
 
-    async def call(self, function: Callable[[], Any]) -> CallOutcome:
+    async def call(self, function: Callable[[], Any]) -> FunctionCallOutcome:
         """Call a function in a thread."""
         async with self._free_slots:
             thread = self._idle_threads.pop() if self._idle_threads else _WorkerThread()
@@ -59,7 +59,7 @@ class _WorkerThread:
         self._calls: SimpleQueue[tuple[Callable[[], Any], _CrossThreadFuture] | None] = SimpleQueue()
         threading.Thread(target=self._run, name=THREAD_NAME, daemon=True).start()
 
-    def call(self, function: Callable[[], Any]) -> "asyncio.Future[CallOutcome]":
+    def call(self, function: Callable[[], Any]) -> "asyncio.Future[FunctionCallOutcome]":
         told = _CrossThreadFuture()
         self._calls.put((function, told))
         return told.future
@@ -71,9 +71,9 @@ class _WorkerThread:
         while given := self._calls.get():
             function, told = given
             try:
-                ended = CallOutcome(function())
+                ended = FunctionCallOutcome(function())
             except BaseException as error:  # noqa: BLE001 - passed on as a value
-                ended = CallOutcome(error=error)
+                ended = FunctionCallOutcome(error=error)
             told(ended)
             del given, function, told, ended  # otherwise an idle thread would keep its last references alive
 
@@ -84,16 +84,16 @@ class CoroutineRunner:
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._given_loop, self._loop = loop, loop
 
-    async def call(self, function: Callable[[], Awaitable[Any]]) -> CallOutcome:
+    async def call(self, function: Callable[[], Awaitable[Any]]) -> FunctionCallOutcome:
         """Call a function and await its result."""
         told, loop = _CrossThreadFuture(), self._start_loop()
         task: asyncio.Task[None] | None = None
 
         async def run_coroutine() -> None:
             try:
-                ended = CallOutcome(await function())
+                ended = FunctionCallOutcome(await function())
             except BaseException as error:  # noqa: BLE001 - passed on as a value
-                ended = CallOutcome(error=error)
+                ended = FunctionCallOutcome(error=error)
             told(ended)
 
         def start() -> None:
@@ -141,12 +141,12 @@ class _CrossThreadFuture:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[CallOutcome] = self._loop.create_future()
+        self.future: asyncio.Future[FunctionCallOutcome] = self._loop.create_future()
 
-    def __call__(self, outcome: CallOutcome) -> None:
+    def __call__(self, outcome: FunctionCallOutcome) -> None:
         with suppress(RuntimeError):  # the loop is closed: no one is waiting
             self._loop.call_soon_threadsafe(self._set_result, outcome)
 
-    def _set_result(self, outcome: CallOutcome) -> None:
+    def _set_result(self, outcome: FunctionCallOutcome) -> None:
         if not self.future.done():
             self.future.set_result(outcome)

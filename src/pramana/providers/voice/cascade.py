@@ -59,7 +59,7 @@ MAX_ANSWER_S = 8.0
 class SpeechSynthesis(Protocol):
     """A synthetic voice."""
 
-    rate: int
+    sample_rate: int
 
     async def synthesise(self, text: str, language: str, on_sound: Callable[[bytes], None]) -> None:
         """Speak a text in a language; `on_sound` receives 16-bit samples as they are made."""
@@ -102,7 +102,7 @@ class FailureBehaviour:
     """Timeout for recognition, after which nothing was recognised; None is no limit."""
     reply_timeout_s: float | None = None
     """Timeout for the text model, after which there is no answer."""
-    fitting_timeout_s: float | None = None
+    shortening_timeout_s: float | None = None
     """Timeout for shortening an answer, after which nothing of it is spoken."""
     max_answer_s: float | None = None
     """Longest answer; a longer one is cut after a sentence or a clause."""
@@ -115,7 +115,7 @@ class Cascade:
     recognition: SpeechRecognition
     text_model: Provider
     synthesis: SpeechSynthesis
-    silence_s: float = 0.5
+    turn_end_silence_s: float = 0.5
     failure_behaviour: FailureBehaviour = FailureBehaviour()
 
     @property
@@ -146,12 +146,12 @@ class Cascade:
             return make_embedded_cascade(LocalProvider.open(target))
         return _make_endpoint_cascade(target.arguments, account)
 
-    async def dial(self, dial: CallSetup) -> "CascadeChannel":
+    async def dial(self, setup: CallSetup) -> "CascadeChannel":
         """Open a call, after loading all parts so that no caller waits for that."""
         for part in (self.recognition, self.text_model, self.synthesis):
             if isinstance(part, Preparable):
                 await part.prepare()
-        return CascadeChannel(self, dial)
+        return CascadeChannel(self, setup)
 
     async def models(self) -> list[str]:
         """Return the names of the available text models."""
@@ -280,7 +280,7 @@ def make_embedded_cascade(model: Provider) -> Cascade:
         apologises=True,
         recognition_timeout_s=TRANSCRIPTION_TIMEOUT_S,
         reply_timeout_s=REPLY_TIMEOUT_S,
-        fitting_timeout_s=FITTING_TIMEOUT_S,
+        shortening_timeout_s=FITTING_TIMEOUT_S,
         max_answer_s=MAX_ANSWER_S,
     )
     return Cascade(EmbeddedRecognition(), model.for_speech(), EmbeddedSynthesis(), failure_behaviour=manner)
@@ -290,12 +290,12 @@ class CascadeChannel(InProcessChannel):
     """Implements `Channel`."""
 
     uplink = Format("pcm", 16000)
-    capabilities = ChannelCapabilities(says_interrupted=True)
+    capabilities = ChannelCapabilities(reports_interruptions=True)
 
     def __init__(self, agent: Cascade, dial: CallSetup) -> None:
         super().__init__()
         self._agent, self._dial = agent, dial
-        self.downlink = Format("pcm", agent.synthesis.rate)
+        self.downlink = Format("pcm", agent.synthesis.sample_rate)
         self._frames: asyncio.Queue[bytes] = asyncio.Queue()
         system = "\n\n".join(part for part in (dial.system_prompt, SPOKEN_STYLE_PROMPT) if part)
         self._turns = [Turn("system", system), *dial.history]
@@ -310,7 +310,7 @@ class CascadeChannel(InProcessChannel):
         )
 
     @property
-    def synthesised_here(self) -> bool:
+    def is_synthesised_in_process(self) -> bool:
         """Return whether its sound is synthesised in this process, from the exact words of its `agent_text` events."""
         return isinstance(self._agent.synthesis, EmbeddedSynthesis)
 
@@ -330,7 +330,7 @@ class CascadeChannel(InProcessChannel):
     async def _detect_turns(self) -> None:
         from pramana.embedded.activity import Endpointer
 
-        endpointer = await asyncio.to_thread(Endpointer, self._agent.silence_s)
+        endpointer = await asyncio.to_thread(Endpointer, self._agent.turn_end_silence_s)
         said: list[bytes] = []
         speaking = False
         before, most = round(SPEECH_PREROLL_S / FRAME_S), round(MAX_TURN_S / FRAME_S)
@@ -375,7 +375,7 @@ class CascadeChannel(InProcessChannel):
         if heard.strip():
             self._put_events(Event("user_text", heard))
             asked = Turn("user", heard)
-            words = await self._choose_spoken_text(await self._reply(asked))
+            words = await self._choose_spoken_text(await self._ask_text_model(asked))
             said = [asked, Turn("assistant", words)]
         else:
             words, said = NOT_UNDERSTOOD_APOLOGY, []  # no model accepts an answer without a question
@@ -406,7 +406,7 @@ class CascadeChannel(InProcessChannel):
         transcribed = self._agent.recognition.transcribe(audio.decode("pcm", turn_sound), self._dial.language)
         return await _run_with_timeout(self._agent.failure_behaviour.recognition_timeout_s, transcribed) or ""
 
-    async def _reply(self, turn: Turn) -> str:
+    async def _ask_text_model(self, turn: Turn) -> str:
         """Return the model's reply; empty if it times out."""
         request = Request(self._dial.model, (*self._turns, turn), self._dial.parameters)
         try:
@@ -429,7 +429,7 @@ class CascadeChannel(InProcessChannel):
         if longest_s is None or not isinstance(mouth, EmbeddedSynthesis):
             return reply
         wording = mouth.fit_text(reply, self._dial.language, longest_s)
-        return await _run_with_timeout(self._agent.failure_behaviour.fitting_timeout_s, wording) or NO_ANSWER_APOLOGY
+        return await _run_with_timeout(self._agent.failure_behaviour.shortening_timeout_s, wording) or NO_ANSWER_APOLOGY
 
     def _report_answer(self, *events: Event) -> None:
         """Report a final answer: the caller's turn is answered, and not recognised again."""

@@ -57,22 +57,22 @@ class DeclaredProvider(VendorProvider):
         base_url = account.base_url or given.base_url or _make_agent_url(given, target.model, account.key)
         return cls(given, replace(account, base_url=re.sub("^ws", "http", base_url)))
 
-    async def dial(self, dial: CallSetup) -> SocketChannel:
+    async def dial(self, setup: CallSetup) -> SocketChannel:
         """Open a call and return it once it is ready."""
         given, account = self._description, self._http.account
         used = find_template_names(given)
-        if dial.system_prompt and "system_prompt" not in used:
+        if setup.system_prompt and "system_prompt" not in used:
             raise Rejected(
                 f"{given.name} has its own system prompt and accepts no other; remove yours", parameter="system_prompt"
             )
         values = {
-            "model": dial.model,
+            "model": setup.model,
             "base_url": account.base_url.partition("?")[0].rstrip("/"),
             "key": account.key,
-            "system_prompt": dial.system_prompt or None,
-            "language": dial.language,
-            "voice": dial.parameters.get("voice"),
-            "parameters": dial.parameters,
+            "system_prompt": setup.system_prompt or None,
+            "language": setup.language,
+            "voice": setup.parameters.get("voice"),
+            "parameters": setup.parameters,
             "call_id": uuid4().hex,
         }
         answer = None

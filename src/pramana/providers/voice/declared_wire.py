@@ -81,15 +81,15 @@ class DeclaredWire:
         silence = given.turn_end.silence_ms
         self.capabilities = ChannelCapabilities(
             greets=bool(fill_template(given.greets, values)),  # any greeting that is set counts, whatever its text
-            quiet_s=None if silence is None else silence / 1000,
-            says_interrupted=any("interrupted" in each.event for each in given.downlink.rules),
+            answer_end_silence_s=None if silence is None else silence / 1000,
+            reports_interruptions=any("interrupted" in each.event for each in given.downlink.rules),
             ready_on_connect=not any(step.wait is not None for step in given.handshake),
         )
         self.uplink = parse_stated_format(given.uplink.codec, given.uplink.rate, values)
         self.downlink = parse_stated_format(given.downlink.codec, given.downlink.rate, values)
         for link, announced in (("uplink", given.uplink.announced), ("downlink", given.downlink.announced)):
             if announced and announced.match is None and answer is not None:
-                setattr(self, link, update_announced_format(getattr(self, link), announced, answer))
+                setattr(self, link, apply_announced_format(getattr(self, link), announced, answer))
         self._values = {
             **values,
             "uplink": msgspec.to_builtins(self.uplink),
@@ -111,7 +111,7 @@ class DeclaredWire:
                 self._handshake_steps.append(_parse_conditions(step.wait))
             self._handshake_steps.append(step.send)
         self._ready = self.capabilities.ready_on_connect
-        self._message_name_paths = _find_message_name_paths(given)
+        self._message_name_paths = _find_message_type_paths(given)
         self._numbered_messages = frozenset(
             id(each)
             for each in (given.uplink.send, *_list_templates(given))
@@ -183,7 +183,9 @@ class DeclaredWire:
             self._ready = not self._handshake_steps
             events.append(
                 Event(
-                    "ready" if self._ready else "unknown", detail=self._find_message_names(data), messages_to_send=sent
+                    "ready" if self._ready else "unknown",
+                    detail=self._find_message_type_fields(data),
+                    messages_to_send=sent,
                 )
             )
         for rule, expected in self._rules:
@@ -196,7 +198,7 @@ class DeclaredWire:
             known = True
             events.append(Event("turn_done"))
         if not known:
-            detail = self._find_message_names(data) if sound is None else {"binary": len(sound)}
+            detail = self._find_message_type_fields(data) if sound is None else {"binary": len(sound)}
             events.append(Event("unknown", detail=detail))
         return events
 
@@ -227,7 +229,9 @@ class DeclaredWire:
                 self._last_interruption = number if number is not None else self._last_interruption
                 self._partial_sample = b""
                 self._marked_s = self._sent_s
-            text = "" if rule.text is None else _require_text(find_at_path(data, parse_path(rule.text)), rule.text)
+            text = (
+                "" if rule.text is None else _read_optional_text(find_at_path(data, parse_path(rule.text)), rule.text)
+            )
             if kind == "error":
                 said = text or _replace_long_text(json.dumps(_to_loggable(data), ensure_ascii=False), MAX_LOGGED_LENGTH)
                 events.append(Event(kind, _remove_surrogates(said), error=rule.error, detail=detail))
@@ -241,7 +245,7 @@ class DeclaredWire:
             events.append(
                 Event(
                     "unknown",
-                    detail={**self._find_message_names(data), **({} if events else detail)},
+                    detail={**self._find_message_type_fields(data), **({} if events else detail)},
                     messages_to_send=sent,
                 )
             )
@@ -275,7 +279,7 @@ class DeclaredWire:
 
     def _decode_whole_samples(self, rule: Rule, data: Any, sound: bytes | None) -> bytes:
         if rule.audio is not None:
-            written = _require_text(find_at_path(data, parse_path(rule.audio)), rule.audio)
+            written = _read_optional_text(find_at_path(data, parse_path(rule.audio)), rule.audio)
             try:
                 sound = base64.b64decode(written, validate=True)
             except (binascii.Error, ValueError):
@@ -294,7 +298,7 @@ class DeclaredWire:
     def _take_announced_format(self, direction: str, announced: Announced, data: Any) -> Event | None:
         before: Format = getattr(self, direction)
         try:
-            settled = update_announced_format(before, announced, data)
+            settled = apply_announced_format(before, announced, data)
         except Rejected as rejected:
             return Event("error", str(rejected), error="unsupported_format")
         if self._ready and settled != before:
@@ -324,10 +328,10 @@ class DeclaredWire:
             sent += [self._make_message(each) for each in self._handshake_steps.popleft()]
         return sent
 
-    def _make_message(self, template: Any, **more: Any) -> Message:
+    def _make_message(self, template: Any, **extra_values: Any) -> Message:
         if id(template) in self._numbered_messages:
             self._sequence += 1
-        text = self._encode_text(fill_template(template, {**self._values, "sequence": self._sequence, **more}))
+        text = self._encode_text(fill_template(template, {**self._values, "sequence": self._sequence, **extra_values}))
         return (
             pipecat.encode_frame("message", {"data": text}) if self._description.framing == "pipecat-protobuf" else text
         )
@@ -374,7 +378,7 @@ class DeclaredWire:
                 f"a message of {self._description.name} is not JSON: {_replace_long_text(text, MAX_LOGGED_LENGTH)}"
             ) from None
 
-    def _find_message_names(self, data: Any) -> dict[str, Any]:
+    def _find_message_type_fields(self, data: Any) -> dict[str, Any]:
         """Return how a message names itself, at the paths known from the description."""
         named = {
             text: _replace_long_text(found, MAX_LOGGED_LENGTH)
@@ -408,7 +412,7 @@ def _match_all(conditions: Sequence[_Condition], data: Any) -> bool:
     return data is not None and all(each.matches(data) for each in conditions)
 
 
-def _find_message_name_paths(description: Description) -> list[tuple[str, DataPath]]:
+def _find_message_type_paths(description: Description) -> list[tuple[str, DataPath]]:
     """Return the path by which most rules distinguish messages."""
     matches = [rule.match or {} for rule in description.downlink.rules]
     counted = Counter(path for match in matches for path, value in match.items() if isinstance(value, str))
@@ -424,7 +428,7 @@ def _list_templates(description: Description) -> list[Any]:
     ]
 
 
-def _require_text(value: Any, path: str) -> str:
+def _read_optional_text(value: Any, path: str) -> str:
     if value is ABSENT or value is None:
         return ""
     if not isinstance(value, str):
@@ -478,7 +482,7 @@ def parse_stated_format(codec: Codec, rate: int | str, values: Mapping[str, Any]
     return Format(codec, rate if isinstance(rate, int) else _parse_rate(fill_template(rate, values)))
 
 
-def update_announced_format(current: Format, announced: Announced, data: Any) -> Format:
+def apply_announced_format(current: Format, announced: Announced, data: Any) -> Format:
     """Return the format that the agent announces; anything it leaves out stays unchanged."""
     codec, rate = current.codec, current.rate
     if announced.format is not None:
@@ -505,17 +509,18 @@ def _match_format_pattern(announced_text: Any, pattern: str) -> dict[str, str]:
     return found.groupdict()
 
 
-def _parse_codec(given: Any) -> Codec:
-    if isinstance(given, str) and (known := CODEC_BY_NAME.get(given.lower())):
+def _parse_codec(codec_name: Any) -> Codec:
+    if isinstance(codec_name, str) and (known := CODEC_BY_NAME.get(codec_name.lower())):
         return known
-    raise Rejected(f"the announced codec is {quote_text(str(given))}; supported are pcm, mulaw and alaw")
+    raise Rejected(f"the announced codec is {quote_text(str(codec_name))}; supported are pcm, mulaw and alaw")
 
 
-def _parse_rate(given: Any) -> int:
-    rate = int(given) if isinstance(given, str) and re.fullmatch(r"[0-9]{1,7}", given) else given
+def _parse_rate(rate_value: Any) -> int:
+    rate = int(rate_value) if isinstance(rate_value, str) and re.fullmatch(r"[0-9]{1,7}", rate_value) else rate_value
     if type(rate) is not int or not MIN_RATE <= rate <= MAX_RATE:
         raise Rejected(
-            f"the announced sample rate is {quote_text(str(given))}, expected {MIN_RATE} to {MAX_RATE} samples a second"
+            f"the announced sample rate is {quote_text(str(rate_value))}, "
+            f"expected {MIN_RATE} to {MAX_RATE} samples a second"
         )
     return rate
 

@@ -178,7 +178,7 @@ INTERRUPT_SCOPE = TemplateScope(
 )
 
 _HEADER_NAME_RE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HANDSHAKE_HEADERS = frozenset(
+_FORBIDDEN_HEADERS = frozenset(
     {
         "connection",
         "content-length",
@@ -256,9 +256,9 @@ def _check_headers(headers: Mapping[str, str], location: str) -> DescriptionProb
         yield from find_template_problems(value, here, CALL_SCOPE, may_be_unknown=True)
         if not _HEADER_NAME_RE.fullmatch(name):
             yield here, f"{quote_text(name)} is not a header name; use letters, digits and - only"
-        elif name.lower() in _HANDSHAKE_HEADERS:
+        elif name.lower() in _FORBIDDEN_HEADERS:
             yield here, f"{name} is set by Pramana when it connects; remove this header"
-        parts = _parse_valid_template(value)
+        parts = _parse_template_leniently(value)
         plain = "".join(part for part in parts if isinstance(part, str))
         ends = len(parts) == 1 and plain != plain.strip()
         if not (plain.isascii() and plain.isprintable()) or ends:
@@ -269,7 +269,7 @@ def _check_headers(headers: Mapping[str, str], location: str) -> DescriptionProb
 
 def _find_secrets_in_address(address: str, location: str) -> DescriptionProblems:
     """Yield the problems of an address that contains a literal secret: descriptions are stored and shown."""
-    parts = _parse_valid_template(address)
+    parts = _parse_template_leniently(address)
     written = "".join(part if isinstance(part, str) else _PLACEHOLDER_MARK for part in parts).partition("#")[0]
     bare, _, query = written.partition("?")
     if "@" in bare.partition("://")[2].partition("/")[0]:
@@ -283,7 +283,7 @@ def _find_secrets_in_address(address: str, location: str) -> DescriptionProblems
             )
 
 
-def _parse_valid_template(text: str) -> tuple[str | Placeholder, ...]:
+def _parse_template_leniently(text: str) -> tuple[str | Placeholder, ...]:
     """Return the pieces of a text, empty for an invalid template; a default for `{key}` counts as literal text."""
     try:
         parts = parse_template(text)

@@ -34,7 +34,7 @@ class InProcessChannel:
         self._working: asyncio.Task[Any] | None = None
         """The task that runs beside the answer."""
 
-    def holds_key(self, text: str) -> bool:  # noqa: ARG002 - unused: no key of its own; its parts check their own answers
+    def is_key_in_text(self, text: str) -> bool:  # noqa: ARG002 - unused: no key of its own; its parts check their own answers
         return False
 
     async def receive(self) -> ReceivedEvents:
@@ -104,7 +104,7 @@ def _load_whisper(owner: str) -> "Whisper":  # noqa: ARG001 - unused here: a key
 class EmbeddedSynthesis:
     """espeak-ng in this process."""
 
-    rate = 16000
+    sample_rate = 16000
 
     async def fit_text(self, text: str, language: str, max_duration_s: float) -> str:
         """Return the words to speak for a text: without markup, and no more than fit in `max_duration_s`."""
@@ -112,13 +112,13 @@ class EmbeddedSynthesis:
 
         return await asyncio.to_thread(lambda: _fit_to_duration(make_speakable(text), language, max_duration_s))
 
-    async def synthesise(self, text: str, language: str, take: Callable[[bytes], None]) -> None:
+    async def synthesise(self, text: str, language: str, on_sound: Callable[[bytes], None]) -> None:
         """Speak a text; one that cannot be read aloud is an error of the agent."""
         from pramana import audio
         from pramana.embedded.voice import CannotSpeak, speak
 
         try:
-            take(audio.encode("pcm", await asyncio.to_thread(speak, text, language)))
+            on_sound(audio.encode("pcm", await asyncio.to_thread(speak, text, language)))
         except CannotSpeak as refused:
             raise ProviderError(f"the agent's voice cannot speak the answer: {refused}") from None
 
@@ -132,7 +132,7 @@ def _fit_to_duration(text: str, language: str, max_duration_s: float) -> str:
     while words > 0:
         head = shorten_to_words(text, words)
         try:
-            seconds = len(speak(head, language)) / EmbeddedSynthesis.rate
+            seconds = len(speak(head, language)) / EmbeddedSynthesis.sample_rate
         except CannotSpeak:
             return ""
         if seconds <= max_duration_s:

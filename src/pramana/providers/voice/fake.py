@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from pramana import clock
 from pramana.errors import InvalidInput
 from pramana.model import Target
-from pramana.providers.text.fake import REPLY_WORDS, draw_fault, parse_options
+from pramana.providers.text.fake import REPLY_WORDS, draw_fault, parse_fake_options
 from pramana.providers.voice.embedded import InProcessChannel
 from pramana.providers.voice.vocabulary import (
     FRAME_S,
@@ -70,9 +70,9 @@ class FakeVoice:
         """Return the provider for the target."""
         return cls(**target.arguments)
 
-    async def dial(self, dial: CallSetup) -> "FakeChannel":
+    async def dial(self, setup: CallSetup) -> "FakeChannel":
         """Open a call."""
-        return FakeChannel(self, dial)
+        return FakeChannel(self, setup)
 
     async def models(self) -> list[str]:
         """Return the kinds of answers."""
@@ -86,7 +86,7 @@ class FakeChannel(InProcessChannel):
     """Implements `Channel`."""
 
     uplink = downlink = Format("pcm", 16000)
-    capabilities = ChannelCapabilities(says_interrupted=True)
+    capabilities = ChannelCapabilities(reports_interruptions=True)
 
     def __init__(self, agent: FakeVoice, dial: CallSetup) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ def parse_fake_voice(options_text: str) -> dict[str, Any]:
     >>> parse_fake_voice("latency=0.8,silent=0.5,fixed=yes, surely")
     {'latency': 0.8, 'faults': {'silent': 0.5}, 'answer': 'fixed', 'text': 'yes, surely'}
     """
-    return parse_options(
+    return parse_fake_options(
         options_text,
         "fake-voice",
         ("tone", "words"),

@@ -17,7 +17,7 @@ from pramana.providers.failures import ErrorBody
 from pramana.providers.voice.vocabulary import ErrorClass, Event, Format, Message
 from pramana.replies import parse_token_count
 
-MAX_NAME_LENGTH = 200
+MAX_EVENT_NAME_LENGTH = 200
 _decode = msgspec.json.Decoder().decode
 _URL_SAFE_TO_STANDARD = str.maketrans("-_", "+/")
 _ERROR_CLASS_PATTERNS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
@@ -26,7 +26,7 @@ _ERROR_CLASS_PATTERNS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
     ("timeout", re.compile(r"(?i)maximum duration|session_expired|deadline|timed? ?out|inactiv")),
     ("unsupported_format", re.compile(r"(?i)sample[ _]rate|audio[ _.]?format|mime ?type|encoding")),
 )
-_ERROR_CLASS_BY_CODE: dict[int, ErrorClass] = {
+_ERROR_CLASS_BY_CLOSE_CODE: dict[int, ErrorClass] = {
     1001: "provider",
     1002: "protocol",
     1003: "bad_request",
@@ -94,7 +94,7 @@ def format_event_name(name: object) -> str:
     """
     if not isinstance(name, str):
         return "no name"
-    return name if len(name) <= MAX_NAME_LENGTH else f"a name of {len(name)} characters"
+    return name if len(name) <= MAX_EVENT_NAME_LENGTH else f"a name of {len(name)} characters"
 
 
 def make_unknown_event(name: object, **detail: Any) -> Event:
@@ -115,7 +115,7 @@ def make_usage_event(**counts: object) -> Event:
     return Event("usage", detail=known)
 
 
-def decode_sound(data: object, form: Format) -> bytes:
+def decode_sound(data: object, sound_format: Format) -> bytes:
     """Return sound decoded from either base64 alphabet; raise `ValueError` if it is invalid."""
     if not isinstance(data, str):
         raise TypeError(data)
@@ -123,7 +123,7 @@ def decode_sound(data: object, form: Format) -> bytes:
         found = binascii.a2b_base64(data, strict_mode=True)
     except ValueError:
         found = binascii.a2b_base64(data.translate(_URL_SAFE_TO_STANDARD), strict_mode=True)
-    if form.codec == "pcm" and len(found) % 2:
+    if sound_format.codec == "pcm" and len(found) % 2:
         raise ValueError("half a sample")
     return found
 
@@ -145,7 +145,7 @@ def make_close_event(code: int, reason: str) -> Event:
     (None, 'provider', 'network')
     """
     text = f"{reason} ({code})" if reason else str(code)
-    otherwise = None if code in (1000, 1005) else _ERROR_CLASS_BY_CODE.get(code, "provider")
+    otherwise = None if code in (1000, 1005) else _ERROR_CLASS_BY_CLOSE_CODE.get(code, "provider")
     return Event("closed", text, error=_classify_by_words(reason) or otherwise, detail={"code": code})
 
 

@@ -72,11 +72,11 @@ class LiveProvider(VendorProvider):
         super().__init__(account)
         self._headers = {"x-goog-api-key": account.key} if account.key else {}
 
-    async def dial(self, dial: CallSetup) -> SocketChannel:
+    async def dial(self, setup: CallSetup) -> SocketChannel:
         """Open a call."""
         path = f"/ws/google.ai.generativelanguage.{API_VERSION}.GenerativeService.BidiGenerateContent"
         url = make_socket_url(self._http.account.base_url, path)
-        return await connect(self._http, url, self._headers, LiveWire(dial))
+        return await connect(self._http, url, self._headers, LiveWire(setup))
 
     async def models(self) -> list[str]:
         """Return the names of the models that can be called."""
@@ -86,7 +86,7 @@ class LiveProvider(VendorProvider):
 class LiveWire(SessionWire):
     """One call in Gemini's wire format."""
 
-    capabilities = ChannelCapabilities(says_interrupted=True)
+    capabilities = ChannelCapabilities(reports_interruptions=True)
 
     def __init__(self, dial: CallSetup) -> None:
         self.uplink, self.downlink = Format("pcm", 16000), Format("pcm", 24000)
@@ -188,8 +188,8 @@ class LiveWire(SessionWire):
         self._has_sounded = self._stopped = False
         if not sounded:
             return []
-        self._agent_transcript.begin(old_continues=True)
-        self._user_transcript.begin(old_continues=True)
+        self._agent_transcript.begin(old_pieces_may_follow=True)
+        self._user_transcript.begin(old_pieces_may_follow=True)
         reason = content.get("turnCompleteReason")
         how = "interrupted" if stopped else "completed"
         return [Event("turn_done", how, detail={"reason": require_text(reason)} if reason else {})]
@@ -214,18 +214,20 @@ class _Transcript:
             self._pieces.clear()
         return events
 
-    def begin(self, *, old_continues: bool = False) -> None:
-        """Start a new transcript; with `old_continues` the old one continues after its turn, so it is never complete.
+    def begin(self, *, old_pieces_may_follow: bool = False) -> None:
+        """Start a new transcript; with `old_pieces_may_follow` the old one is never taken as complete.
 
         The rest of an interrupted answer never arrives.
         """
-        self._cut = old_continues and bool(self._pieces)
+        self._cut = old_pieces_may_follow and bool(self._pieces)
         self._pieces.clear()
 
 
-def _make_setup_message(dial: CallSetup) -> dict[str, Any]:
+def _make_setup_message(call_setup: CallSetup) -> dict[str, Any]:
     given = {
-        _VENDOR_PARAMETER_NAMES.get(name, name): value for name, value in dial.parameters.items() if value is not None
+        _VENDOR_PARAMETER_NAMES.get(name, name): value
+        for name, value in call_setup.parameters.items()
+        if value is not None
     }
     voice = given.pop("voice", None)
     beside = {name: given.pop(name) for name in TOP_LEVEL_PARAMETERS & given.keys()}
@@ -233,13 +235,13 @@ def _make_setup_message(dial: CallSetup) -> dict[str, Any]:
     if voice is not None:
         config["speechConfig"] = {"voiceConfig": {"prebuiltVoiceConfig": {"voiceName": voice}}}
     setup: dict[str, Any] = {
-        "model": dial.model if "/" in dial.model else f"models/{dial.model}",
+        "model": call_setup.model if "/" in call_setup.model else f"models/{call_setup.model}",
         "generationConfig": config,
         "inputAudioTranscription": {},
         "outputAudioTranscription": {},
     }
-    if dial.system_prompt is not None:
-        setup["systemInstruction"] = {"parts": [{"text": dial.system_prompt}], "role": "user"}
+    if call_setup.system_prompt is not None:
+        setup["systemInstruction"] = {"parts": [{"text": call_setup.system_prompt}], "role": "user"}
     return {**setup, **beside}
 
 

@@ -19,7 +19,7 @@ from pramana.providers.failures import MALFORMED_RESPONSE_ERRORS
 from pramana.providers.http import VendorProvider
 from pramana.providers.text.openai import BASE_URL, fetch_model_names, make_headers
 from pramana.providers.voice.frames import (
-    MAX_NAME_LENGTH,
+    MAX_EVENT_NAME_LENGTH,
     SessionWire,
     classify_error,
     decode_sound,
@@ -77,11 +77,11 @@ class RealtimeProvider(VendorProvider):
         super().__init__(account)
         self._headers = make_headers(account)
 
-    async def dial(self, dial: CallSetup) -> SocketChannel:
+    async def dial(self, setup: CallSetup) -> SocketChannel:
         """Open a call."""
-        url = make_socket_url(self._http.account.base_url, "/realtime", model=dial.model)
+        url = make_socket_url(self._http.account.base_url, "/realtime", model=setup.model)
         headers = {name: value for name, value in self._headers.items() if name == "Authorization"}
-        return await connect(self._http, url, headers, RealtimeWire(dial))
+        return await connect(self._http, url, headers, RealtimeWire(setup))
 
     async def models(self) -> list[str]:
         """Return the names of the models that can be called."""
@@ -93,7 +93,7 @@ class RealtimeProvider(VendorProvider):
 class RealtimeWire(SessionWire):
     """One call in OpenAI's wire format."""
 
-    capabilities = ChannelCapabilities(says_interrupted=True)
+    capabilities = ChannelCapabilities(reports_interruptions=True)
 
     def __init__(self, dial: CallSetup) -> None:
         self.uplink = self.downlink = Format("pcm", 24000)
@@ -294,10 +294,11 @@ _IGNORED_EVENTS = frozenset(
 """Known events that mean nothing to a call."""
 
 
-def _make_session_settings(dial: CallSetup) -> dict[str, Any]:
-    given = {name: value for name, value in dial.parameters.items() if value is not None}
+def _make_session_settings(call_setup: CallSetup) -> dict[str, Any]:
+    given = {name: value for name, value in call_setup.parameters.items() if value is not None}
     heard = given.pop(
-        "transcription", {"model": DEFAULT_TRANSCRIPTION_MODEL, "language": dial.language.partition("-")[0].lower()}
+        "transcription",
+        {"model": DEFAULT_TRANSCRIPTION_MODEL, "language": call_setup.language.partition("-")[0].lower()},
     )
     detection = given.pop("turn_detection", {"type": "server_vad"})
     spoken = {name: given.pop(name) for name in ("voice", "speed") if name in given}
@@ -310,7 +311,7 @@ def _make_session_settings(dial: CallSetup) -> dict[str, Any]:
             "input": {"format": _PCM_FORMAT, "transcription": heard, "turn_detection": detection},
             "output": {"format": _PCM_FORMAT, **spoken},
         },
-        **({"instructions": dial.system_prompt} if dial.system_prompt is not None else {}),
+        **({"instructions": call_setup.system_prompt} if call_setup.system_prompt is not None else {}),
         **given,
     }
 
@@ -354,14 +355,14 @@ def _convert_usage(usage: Mapping[str, Any]) -> Event:
     )
 
 
-def _find_event_position(data: Mapping[str, Any], *index_names: str) -> dict[str, Any]:
+def _find_event_position(data: Mapping[str, Any], *position_field_names: str) -> dict[str, Any]:
     found: dict[str, Any] = {"item_id": require_text(data["item_id"])} if "item_id" in data else {}
-    return {**found, **{name: _require_count(data[name]) for name in index_names if name in data}}
+    return {**found, **{name: _require_count(data[name]) for name in position_field_names if name in data}}
 
 
 def _require_id(given: object) -> str:
     """Return the id of a response or an item; raise `ValueError` if it is too long to keep."""
-    if len(found := require_text(given)) > MAX_NAME_LENGTH:
+    if len(found := require_text(given)) > MAX_EVENT_NAME_LENGTH:
         raise ValueError(len(found))
     return found
 

@@ -92,7 +92,7 @@ class SocketChannel:
     def capabilities(self) -> ChannelCapabilities:
         return self._wire.capabilities
 
-    def holds_key(self, text: str) -> bool:
+    def is_key_in_text(self, text: str) -> bool:
         """Return whether a text contains a key, for instance one that arrived in pieces."""
         return self._http.failures.secrets.occur_in(text)
 

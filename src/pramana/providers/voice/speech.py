@@ -41,14 +41,14 @@ class RecognitionEndpoint:
         return language.partition("-")[0].lower() in RECOGNITION_LANGUAGES
 
     async def transcribe(self, samples: "Samples", language: str) -> str:
-        """Return the words in samples at `CALLER_RATE`."""
+        """Return the words in samples at `CALLER_SAMPLE_RATE`."""
         from pramana import audio
 
         form = aiohttp.FormData()
         form.add_field("model", self._model)
         form.add_field("language", language.partition("-")[0].lower())
         form.add_field("response_format", "json")
-        wav = audio.write_wav(samples, audio.CALLER_RATE)
+        wav = audio.write_wav(samples, audio.CALLER_SAMPLE_RATE)
         form.add_field("file", wav, filename="speech.wav", content_type="audio/wav")
         answer = await self._http.upload("/audio/transcriptions", headers=self._headers, form=form)
         if not isinstance(answer, dict) or not isinstance(answer.get("text"), str):
@@ -63,14 +63,14 @@ class RecognitionEndpoint:
 class SynthesisEndpoint:
     """A synthetic voice by `/audio/speech`."""
 
-    rate = SPEECH_SAMPLE_RATE
+    sample_rate = SPEECH_SAMPLE_RATE
 
     def __init__(self, account: Account, model: str, voice: str = DEFAULT_VOICE, *, vendor: str = "OpenAI") -> None:
         self._http, self._model, self._voice = HttpTransport(vendor, account), model, voice
         self._headers = {**make_headers(account), "Accept": "application/octet-stream"}
 
-    async def synthesise(self, text: str, language: str, take: Callable[[bytes], None]) -> None:  # noqa: ARG002 - unused: the endpoint detects the language
-        """Speak a text; `take` receives samples as they arrive, whole ones only."""
+    async def synthesise(self, text: str, language: str, on_sound: Callable[[bytes], None]) -> None:  # noqa: ARG002 - unused: the endpoint detects the language
+        """Speak a text; `on_sound` receives samples as they arrive, whole ones only."""
         body = {"model": self._model, "voice": self._voice, "input": text, "response_format": "pcm"}
         odd, some = b"", False
 
@@ -81,7 +81,7 @@ class SynthesisEndpoint:
             odd = whole[even:]
             if even:
                 some = True
-                take(whole[:even])
+                on_sound(whole[:even])
 
         await self._http.download("/audio/speech", headers=self._headers, body=body, on_chunk=receive)
         if not some:

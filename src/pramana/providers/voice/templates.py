@@ -48,15 +48,19 @@ class TemplateScope(Struct, frozen=True):
     """Names with a value in every call."""
     sometimes_known: frozenset[str] = frozenset()
     """Names that need a default, or an entry whose key ends in `?`."""
-    path_roots: Mapping[str, bool] = {}
+    is_known_by_path_root: Mapping[str, bool] = {}
     """Names with a path below them, as `message` in `message.id`; True: whether the value exists is checked on use."""
 
     def allows(self, name: str) -> bool:
         root, dot, _ = name.partition(".")
-        return name in self.always_known or name in self.sometimes_known or (bool(dot) and root in self.path_roots)
+        return (
+            name in self.always_known
+            or name in self.sometimes_known
+            or (bool(dot) and root in self.is_known_by_path_root)
+        )
 
     def is_always_known(self, name: str) -> bool:
-        return name in self.always_known or self.path_roots.get(name.partition(".")[0], False)
+        return name in self.always_known or self.is_known_by_path_root.get(name.partition(".")[0], False)
 
 
 @lru_cache(4096)
@@ -226,7 +230,7 @@ def fill_url(text: str, values: Mapping[str, Any]) -> str:
 
 
 def find_template_problems(
-    template: Any, path: str, scope: TemplateScope, *, may_be_unknown: bool = False, is_whole_text: bool = False
+    template: Any, location: str, scope: TemplateScope, *, may_be_unknown: bool = False, is_whole_text: bool = False
 ) -> Iterator[tuple[str, str]]:
     """Yield the place and description of every problem in a template; with `may_be_unknown` any value may be unknown.
 
@@ -235,34 +239,38 @@ def find_template_problems(
     if isinstance(template, Mapping):
         for key, value in template.items():
             yield from find_template_problems(
-                value, f"{path}.{key}", scope, may_be_unknown=may_be_unknown or str(key).endswith("?")
+                value, f"{location}.{key}", scope, may_be_unknown=may_be_unknown or str(key).endswith("?")
             )
     elif isinstance(template, list):
         for number, value in enumerate(template):
-            yield from find_template_problems(value, f"{path}[{number}]", scope, may_be_unknown=may_be_unknown)
+            yield from find_template_problems(value, f"{location}[{number}]", scope, may_be_unknown=may_be_unknown)
     elif isinstance(template, str):
         try:
             holes = [part for part in parse_template(template) if isinstance(part, Placeholder)]
         except BadTemplate as bad:
-            yield path, str(bad)
+            yield location, str(bad)
             return
         for hole in holes:
             if not scope.allows(hole.name):
                 known = sorted(
-                    {*scope.always_known, *scope.sometimes_known, *(f"{root}.NAME" for root in scope.path_roots)}
+                    {
+                        *scope.always_known,
+                        *scope.sometimes_known,
+                        *(f"{root}.NAME" for root in scope.is_known_by_path_root),
+                    }
                 )
                 near = suggest_similar(hole.name, known)
                 yield (
-                    path,
+                    location,
                     f"{{{hole.name}}} is not a value that can be used here{near}; known values: {', '.join(known)}",
                 )
             elif hole.default is ABSENT and not may_be_unknown and not scope.is_always_known(hole.name):
                 known_not = f"{{{hole.name}}} is not set in every call"
                 otherwise = f"write {{{hole.name}|DEFAULT}}, where DEFAULT is the value for the other calls"
                 if is_whole_text and hole.name == "key":
-                    yield path, f"{known_not}; a key belongs in a header: Authorization: Bearer {{key}}"
+                    yield location, f"{known_not}; a key belongs in a header: Authorization: Bearer {{key}}"
                 else:
                     yield (
-                        path,
+                        location,
                         f"{known_not}; {otherwise}{'' if is_whole_text else ', or end the name of the field in ?'}",
                     )

@@ -112,9 +112,9 @@ class ChannelCapabilities(Struct, frozen=True):
     """Whether the agent speaks first, so that the caller listens before talking."""
     greeting_timeout_s: float | None = None
     """How long to wait for a greeting if it is unknown whether there is one; None: as long as for any answer."""
-    quiet_s: float | None = None
+    answer_end_silence_s: float | None = None
     """How long silence lasts before an answer counts as over, if the format never reports that."""
-    says_interrupted: bool | None = None
+    reports_interruptions: bool | None = None
     """Whether the format reports interruptions; None if unknown."""
     ready_on_connect: bool = False
     """Whether the call is ready without a message."""
@@ -192,7 +192,7 @@ class Channel(Protocol):
     @property
     def capabilities(self) -> ChannelCapabilities: ...
 
-    def holds_key(self, text: str) -> bool:
+    def is_key_in_text(self, text: str) -> bool:
         """Return whether a text contains a key of the account, for instance one that arrived in pieces."""
         ...
 
@@ -221,7 +221,7 @@ class SpeechRecognition(Protocol):
         ...
 
     async def transcribe(self, samples: "Samples", language: str) -> str:
-        """Return the words in samples at `pramana.audio.CALLER_RATE`."""
+        """Return the words in samples at `pramana.audio.CALLER_SAMPLE_RATE`."""
         ...
 
 

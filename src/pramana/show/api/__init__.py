@@ -58,10 +58,10 @@ ROUTERS = (
 
 def make_app(serving: App) -> ASGIApp:
     """Return the ASGI application of a server: the API behind the gate."""
-    return Gate(make_routes(serving), serving)
+    return Gate(make_app_without_gate(serving), serving)
 
 
-def make_routes(serving: App) -> FastAPI:
+def make_app_without_gate(serving: App) -> FastAPI:
     """Return the API without the gate."""
 
     @asynccontextmanager

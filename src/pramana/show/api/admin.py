@@ -13,11 +13,11 @@ from pramana.app.server import CallerView, NewTokenView, ServerView, SettingsVie
 from pramana.show.api.envelope import (
     AppDependency,
     Body,
-    Shape,
+    DocumentedResponse,
     add_fields_of,
     document_route,
-    make_answer,
     make_error_response,
+    make_success_response,
     require_caller,
 )
 from pramana.store.preferences import ORIGIN_PATTERN, Preferences
@@ -49,7 +49,7 @@ class SettingsBody(Body):
     """The settings to change; null restores a default, fields left out stay as they are."""
 
 
-class Health(Shape):
+class Health(DocumentedResponse):
     """The health of the server."""
 
     status: Literal["healthy"]
@@ -65,7 +65,7 @@ async def check_health(app: AppDependency) -> Response:
     """Report whether the store can be read, however many other requests are waiting."""
     if not await app.is_store_available():
         return make_error_response(503, "the store cannot be reached; see the server's log", code="store_failed")
-    return make_answer(
+    return make_success_response(
         {
             "status": "healthy",
             "version": version("pramana"),
@@ -77,9 +77,11 @@ async def check_health(app: AppDependency) -> Response:
 
 
 @router.get("/api/me", summary="Get the current user", **document_route(CallerView))
-async def me(app: AppDependency, caller: Annotated[Credential, require_caller(server.describe_caller)]) -> Response:
+async def me(
+    app: AppDependency, caller: Annotated[Credential, require_caller(server.describe_current_user)]
+) -> Response:
     """Return the current user and role: a viewer reads, an editor also changes data, an admin manages the server."""
-    return make_answer(await server.describe_caller(app, caller))
+    return make_success_response(await server.describe_current_user(app, caller))
 
 
 @router.get("/api/server", name="server", summary="Get the server's status", **document_route(ServerView))
@@ -87,7 +89,7 @@ async def describe_server(
     app: AppDependency, caller: Annotated[Credential, require_caller(server.describe_server)]
 ) -> Response:
     """Return what this process is and from where it can be reached; `/api/health` reports whether it works."""
-    return make_answer(await server.describe_server(app, caller))
+    return make_success_response(await server.describe_server(app, caller))
 
 
 @router.get("/api/tokens", summary="List tokens", **document_route(list[TokenView]))
@@ -95,7 +97,7 @@ async def list_tokens(
     app: AppDependency, caller: Annotated[Credential, require_caller(server.list_tokens)]
 ) -> Response:
     """Return the metadata of all tokens, including revoked and expired ones; never a secret."""
-    return make_answer(await server.list_tokens(app, caller))
+    return make_success_response(await server.list_tokens(app, caller))
 
 
 @router.post("/api/tokens", summary="Create a token", **document_route(NewTokenView, status=201))
@@ -104,7 +106,7 @@ async def create_token(
 ) -> Response:
     """Create a token; its secret is returned only here."""
     wanted = server.TokenRequest(name=body.name, role=body.role, expires_in_days=body.expires_in_days)
-    return make_answer(await server.create_token(app, caller, wanted), status=201)
+    return make_success_response(await server.create_token(app, caller, wanted), status=201)
 
 
 @router.delete("/api/tokens/{token_id}", summary="Revoke a token", **document_route(TokenView, 404))
@@ -112,7 +114,7 @@ async def revoke_token(
     token_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(server.revoke_token)]
 ) -> Response:
     """Revoke a token; it stops working within seconds."""
-    return make_answer(await server.revoke_token(app, caller, token_id))
+    return make_success_response(await server.revoke_token(app, caller, token_id))
 
 
 @router.get("/api/settings", summary="Read the settings", **document_route(SettingsView))
@@ -121,7 +123,7 @@ async def read_settings(
 ) -> Response:
     """Return the server settings; `meta.defaults` has their defaults."""
     found = await server.read_settings(app, caller)
-    return make_answer(found.current, {"defaults": found.defaults})
+    return make_success_response(found.current, {"defaults": found.defaults})
 
 
 @router.patch("/api/settings", summary="Change settings", **document_route(SettingsView))
@@ -130,4 +132,4 @@ async def change_settings(
 ) -> Response:
     """Change the given settings."""
     changed = {name: getattr(body, name) for name in body.model_fields_set}
-    return make_answer(await server.change_settings(app, caller, changed))
+    return make_success_response(await server.change_settings(app, caller, changed))

@@ -16,8 +16,8 @@ from pramana.show.api.envelope import (
     PageNumber,
     PageSize,
     document_route,
-    make_answer,
     make_error_response,
+    make_success_response,
     read_chunks,
     require_caller,
     take_page,
@@ -51,7 +51,7 @@ async def list_recordings(
     page_size: PageSize = 50,
 ) -> Response:
     """Return the uploaded recordings, by name."""
-    return make_answer(*take_page(await recordings.list_recordings(app, caller), page, page_size))
+    return make_success_response(*take_page(await recordings.list_recordings(app, caller), page, page_size))
 
 
 @router.post(
@@ -79,7 +79,7 @@ async def upload_as(
 
 
 def _upload_response(uploaded: UploadedRecording) -> Response:
-    return make_answer(uploaded.recording, status=201 if uploaded.is_new else 200)
+    return make_success_response(uploaded.recording, status=201 if uploaded.is_new else 200)
 
 
 @router.get(
@@ -111,7 +111,7 @@ async def remove(
 ) -> Response:
     """Delete an uploaded recording; recordings of calls stay with their runs."""
     await recordings.remove_recording(app, caller, name)
-    return make_answer(None)
+    return make_success_response(None)
 
 
 def _send_file(path: Path, request: Request) -> Response:

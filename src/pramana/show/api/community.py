@@ -20,12 +20,12 @@ from pramana.app import Credential, public_watches, submissions
 from pramana.app.public_watches import CommunityWatchRequest, CommunityWatchView
 from pramana.app.submissions import (
     BADGE_PERIOD_DAYS,
-    KNOWN_SUITE_DESCRIPTION,
+    VERIFICATION_FIELD_DESCRIPTION,
     BatchSubmittedView,
     ChartPointView,
     ChartRequest,
     SubmittedView,
-    Verification,
+    SuiteVerification,
 )
 from pramana.errors import InvalidInput, Problem, escape_control_characters, quote_text, suggest_similar
 from pramana.show.api.badges import BADGE_DOCUMENTATION, GREEN, GREY, RED, YELLOW, draw_badge, make_badge_response
@@ -33,11 +33,18 @@ from pramana.show.api.envelope import (
     AppDependency,
     document_route,
     inline_references,
-    make_answer,
     make_envelope_model,
+    make_success_response,
     require_caller,
 )
-from pramana.store.submissions import MAX_PROBLEMS, MAX_RESULTS, Batch, PassCounts, Status, Submission
+from pramana.store.submissions import (
+    MAX_REPORTED_PROBLEMS,
+    MAX_RESULTS_PER_BATCH,
+    Batch,
+    PassCounts,
+    Status,
+    Submission,
+)
 
 router = APIRouter(tags=["community"])
 _Read = TypeVar("_Read", Submission, Batch)
@@ -111,9 +118,9 @@ async def submit_batch(
 @router.get("/api/data/chart", summary="Results of models by day", **document_route(list[ChartPointView]))
 async def chart(
     app: AppDependency,
-    caller: Annotated[Credential, require_caller(submissions.chart)],
+    caller: Annotated[Credential, require_caller(submissions.read_chart)],
     verification: Annotated[
-        Verification, Query(description=f"{KNOWN_SUITE_DESCRIPTION}; a chart never mixes them")
+        SuiteVerification, Query(description=f"{VERIFICATION_FIELD_DESCRIPTION}; a chart never mixes them")
     ] = "verified",
     model: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
     first: Annotated[
@@ -126,9 +133,11 @@ async def chart(
 ) -> Response:
     """Return a point for each model and day with submissions, by model and day."""
     wanted = ChartRequest(verification=verification, model=model, first=first, last=last, models=models)
-    found = await submissions.chart(app, caller, wanted)
-    days = {"from": found.first.isoformat(), "to": found.last.isoformat()}
-    return make_answer(found.points, {"verification": verification, **days, "models": found.model_count})
+    found = await submissions.read_chart(app, caller, wanted)
+    days = {"from": found.first_day.isoformat(), "to": found.last_day.isoformat()}
+    return make_success_response(
+        found.points, {"verification": verification, **days, "models": found.total_model_count}
+    )
 
 
 def _status_response(status: Status, data: msgspec.Struct) -> Response:
@@ -148,7 +157,7 @@ def _read_body(body: bytes, body_type: type[_Read]) -> _Read:
         found = _read_and_collect_problems(body, body_type)
     problems = list(_find_nesting_problems(found))
     if problems:
-        raise InvalidInput.from_problems(problems[:MAX_PROBLEMS], len(problems))
+        raise InvalidInput.from_problems(problems[:MAX_REPORTED_PROBLEMS], len(problems))
     return found
 
 
@@ -168,7 +177,7 @@ def _find_nesting_problems(body: Submission | Batch) -> Iterator[Problem]:
 
 def _read_and_collect_problems(body: bytes, body_type: type[_Read]) -> _Read:
     try:
-        value = jsonl.parse_rfc8259(body.decode(), finite=True)
+        value = jsonl.parse_rfc8259(body.decode(), refuse_infinite=True)
     except UnicodeDecodeError as error:
         raise InvalidInput.from_problems([Problem(f"not UTF-8, from byte {error.start + 1:,}", "body")]) from None
     except jsonl.BadLine as bad:
@@ -177,8 +186,8 @@ def _read_and_collect_problems(body: bytes, body_type: type[_Read]) -> _Read:
     value = _convert_to_snake_case(value, body_type, "", problems)
     if body_type is Batch and isinstance(value, dict) and isinstance(value.get("results"), list):
         sent = value["results"]
-        if len(sent) > MAX_RESULTS:
-            many = f"one request may contain at most {MAX_RESULTS:,} results, found {len(sent):,}"
+        if len(sent) > MAX_RESULTS_PER_BATCH:
+            many = f"one request may contain at most {MAX_RESULTS_PER_BATCH:,} results, found {len(sent):,}"
             raise InvalidInput.from_problems([Problem(many, "results")])
         places = [f"results[{index}]" for index in range(len(sent))]
         value["results"] = [
@@ -188,7 +197,7 @@ def _read_and_collect_problems(body: bytes, body_type: type[_Read]) -> _Read:
             problems += _find_type_problems(each, Submission, place)
     problems = problems or list(_find_type_problems(value, body_type, ""))
     if problems:
-        raise InvalidInput.from_problems(problems[:MAX_PROBLEMS], len(problems))
+        raise InvalidInput.from_problems(problems[:MAX_REPORTED_PROBLEMS], len(problems))
     return msgspec.convert(value, body_type)
 
 
@@ -239,7 +248,7 @@ async def community_watch(
     they like. Anonymous results and those of unknown suites do not count.
     """
     wanted = CommunityWatchRequest(model=model, suite_hash=suite)
-    return make_answer(await public_watches.read_community_watch(app, caller, wanted))
+    return make_success_response(await public_watches.read_community_watch(app, caller, wanted))
 
 
 # ── Badges ──
@@ -247,14 +256,17 @@ async def community_watch(
 
 @router.get("/api/badge/{model:path}", summary="A badge for a model", **BADGE_DOCUMENTATION)
 async def badge(
-    model: str, request: Request, app: AppDependency, caller: Annotated[Credential, require_caller(submissions.badge)]
+    model: str,
+    request: Request,
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(submissions.count_badge_passes)],
 ) -> Response:
     """Return the share of scored results of known suites that passed in the last 30 days, and how many there were.
 
     Scores are as they were submitted. A server that accepts anonymous results shows badges to anonymous callers too,
     because a badge is embedded in pages that have no token.
     """
-    counts = await submissions.badge(app, caller, model)
+    counts = await submissions.count_badge_passes(app, caller, model)
     public = app.preferences().anonymous_submission
     return make_badge_response(request, draw_model_badge(model, counts), is_public=public)
 

@@ -73,7 +73,7 @@ def require_caller(use_case: Callable[..., Awaitable[Any]]) -> Any:
     return Depends(read_credential)
 
 
-def request_user(connection: HTTPConnection) -> User:
+def get_request_user(connection: HTTPConnection) -> User:
     """Return the user whom the gate has authenticated."""
     found: User = connection.scope.get("pramana.user", ANONYMOUS)
     return found
@@ -149,22 +149,26 @@ def _convert_bounds_to_pydantic(type_: Any) -> Any:
 _BOUND_NAMES = ("gt", "ge", "lt", "le", "min_length", "max_length")
 
 
-class Shape(BaseModel):
+class DocumentedResponse(BaseModel):
     """A response, for the documentation only: responses are encoded separately, and a test compares the two."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
 
 @cache
-def make_shape(view: type[Struct]) -> type[Shape]:
+def make_documentation_model(view: type[Struct]) -> type[DocumentedResponse]:
     """Return the documentation model of a view: `TokenShape` for `TokenView`."""
     made: dict[str, Any] = {}
     for each in fields(view):
         default = ... if each.required else None if each.default is UNSET else each.default
         described = Field(default, alias=each.encode_name, description=get_field_metadata(each).description)
-        name = f"{each.name}_" if hasattr(Shape, each.name) else each.name  # pydantic has a method called schema
+        name = (
+            f"{each.name}_" if hasattr(DocumentedResponse, each.name) else each.name
+        )  # pydantic has a method called schema
         made[name] = (_to_shape_type(each.type), described)
-    return create_model(f"{view.__name__.removesuffix('View')}Shape", __base__=Shape, __doc__=view.__doc__, **made)
+    return create_model(
+        f"{view.__name__.removesuffix('View')}Shape", __base__=DocumentedResponse, __doc__=view.__doc__, **made
+    )
 
 
 def _to_shape_type(type_: Any) -> Any:
@@ -173,7 +177,7 @@ def _to_shape_type(type_: Any) -> Any:
     origin = get_origin(type_)
     if isinstance(type_, type) and issubclass(type_, Struct):
         written_as_in_files = any("_" in each.encode_name for each in fields(type_))
-        return dict[str, Any] if written_as_in_files else make_shape(type_)
+        return dict[str, Any] if written_as_in_files else make_documentation_model(type_)
     if origin is Annotated:
         return _to_shape_type(inner[0])
     if origin in (tuple, list, Sequence):
@@ -215,7 +219,7 @@ class Refused(BaseModel):
     details: list[Detail] = Field(description="Individual errors, each with its location")
 
 
-def make_answer(
+def make_success_response(
     data: Any, meta: Mapping[str, Any] | None = None, *, status: int = 200, **top_level_fields: Any
 ) -> Response:
     """Return a successful response; `top_level_fields` fields go beside `success`, where older clients expect them."""
@@ -300,13 +304,17 @@ def take_page(items: Sequence[_Data], page: int, size: int) -> tuple[Sequence[_D
     return items[(page - 1) * size : page * size], make_page_meta(page, size, len(items))
 
 
-def make_envelope_model(data: Any) -> Any:
+def make_envelope_model(data_type: Any) -> Any:
     """Return the documentation model of a response with this data in the envelope."""
-    return Answered.__class_getitem__(_to_shape_type(data))
+    return Answered.__class_getitem__(_to_shape_type(data_type))
 
 
 def document_route(
-    data: Any, *error_statuses: int, status: int = 200, description: str = "Done", **more_responses: Mapping[str, Any]
+    data_type: Any,
+    *error_statuses: int,
+    status: int = 200,
+    description: str = "Done",
+    **more_responses: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the documentation of a route's responses: `@router.get(path, **document_route(list[Scenario], 400))`.
 
@@ -318,7 +326,7 @@ def document_route(
         code: {"model": Refused, "description": _ERROR_CODES_BY_STATUS[code]}
         for code in sorted({*error_statuses} | usual)
     }
-    told[status] = {"model": make_envelope_model(data), "description": description}
+    told[status] = {"model": make_envelope_model(data_type), "description": description}
     told |= {int(name.removeprefix("status_")): each for name, each in more_responses.items()}
     return {"responses": told, "response_model": None, "status_code": status, "response_class": _DocumentedAsJson}
 
@@ -336,7 +344,7 @@ def inline_references(schema: Any, definitions: Mapping[str, Any] | None = None)
 
 
 class _DocumentedAsJson(JSONResponse):
-    """Sets the media type in the documentation; `make_answer` and `make_error_response` make the responses."""
+    """Sets the media type in the documentation; responses come from the functions below."""
 
 
 def to_camel_case(value: Any) -> Any:

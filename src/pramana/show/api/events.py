@@ -15,15 +15,15 @@ from pramana.app.tail import (
     CallsView,
     ChangeEvent,
     ChangeView,
-    DeletedView,
-    FinishedView,
     Heartbeat,
-    MissedView,
+    MissedChangesView,
     ProgressView,
+    RunDeletedView,
+    RunEndedView,
     RunEvent,
 )
 from pramana.app.views import ResultView
-from pramana.show.api.envelope import AppDependency, document_route, request_user, require_caller, to_json_bytes
+from pramana.show.api.envelope import AppDependency, document_route, get_request_user, require_caller, to_json_bytes
 from pramana.show.api.runs import RunId
 
 router = APIRouter(tags=["events"])
@@ -43,11 +43,11 @@ CLOSE_STREAM_TIMEOUT_S = 1.0
 _EVENT_NAMES: dict[type, bytes] = {
     ResultView: b"result",
     ProgressView: b"progress",
-    FinishedView: b"finished",
+    RunEndedView: b"finished",
     CallsView: b"calls",
-    DeletedView: b"deleted",
+    RunDeletedView: b"deleted",
     ChangeView: b"change",
-    MissedView: b"missed",
+    MissedChangesView: b"missed",
 }
 
 
@@ -60,7 +60,7 @@ def encode_event(event: RunEvent | ChangeEvent) -> bytes:
     if isinstance(event, Heartbeat):
         return b": still here\n\n"
     number = event.seq if isinstance(event, ResultView) else getattr(event, "number", None)
-    data = {} if isinstance(event, MissedView) else event.stages if isinstance(event, CallsView) else event
+    data = {} if isinstance(event, MissedChangesView) else event.stages if isinstance(event, CallsView) else event
     numbered = b"" if number is None else b"id: %d\n" % number
     return numbered + b"event: " + _EVENT_NAMES[type(event)] + b"\ndata: " + to_json_bytes(data) + b"\n\n"
 
@@ -101,7 +101,7 @@ async def follow(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.follow_changes)],
     last: _LastEventId = None,
-    seconds: _StreamSeconds = None,
+    duration_s: _StreamSeconds = None,
 ) -> Response:
     """Stream a `change` event for everything created, changed or deleted, with `kind`, `id` and `action`.
 
@@ -109,7 +109,7 @@ async def follow(
     as changes since then are kept. If they are not, it begins with `missed`: reload everything then.
     """
     found = await runs.follow_changes(app, caller, last)
-    return EventStream(app.streams, _encode_events(found, seconds), request_user(request))
+    return EventStream(app.streams, _encode_events(found, duration_s), get_request_user(request))
 
 
 @router.get("/api/runs/{run_id}/events", summary="Follow a run", **_document_stream(404))
@@ -120,7 +120,7 @@ async def follow_run(
     caller: Annotated[Credential, require_caller(runs.follow_run)],
     last: _LastEventId = None,
     after: Annotated[int, Query(ge=0, le=MAX_SEQ, description="Leave out results up to this number")] = 0,
-    seconds: _StreamSeconds = None,
+    duration_s: _StreamSeconds = None,
 ) -> Response:
     """Stream each `result` as it is stored, `progress`, and `finished` when the run ends; then the stream ends.
 
@@ -128,7 +128,7 @@ async def follow_run(
     the calls at each stage (`ringing`, `caller`, `waiting`, `agent`, `scoring`), for a run of this server.
     """
     found = await runs.follow_run(app, caller, run_id, after if last is None else last)
-    return EventStream(app.streams, _encode_events(found, seconds), request_user(request))
+    return EventStream(app.streams, _encode_events(found, duration_s), get_request_user(request))
 
 
 async def _encode_events(

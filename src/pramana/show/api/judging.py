@@ -13,11 +13,11 @@ from pramana.show.api.envelope import (
     add_fields_of,
     document_query,
     document_route,
-    make_answer,
+    make_success_response,
     read_query,
     require_caller,
 )
-from pramana.show.api.runs import RunId, ScoredRunId
+from pramana.show.api.runs import RunId, RunIdWithScoring
 
 router = APIRouter(tags=["judges"])
 
@@ -44,7 +44,9 @@ async def read_labelling(
     caller: Annotated[Credential, require_caller(judging.read_labelling)],
 ) -> Response:
     """Return the next reply without its model and without the judge's verdict; half are drawn among the judge's NO."""
-    return make_answer(await judging.read_labelling(app, caller, run_id, read_query(LabellingRequest, request)))
+    return make_success_response(
+        await judging.read_labelling(app, caller, run_id, read_query(LabellingRequest, request))
+    )
 
 
 @router.get("/api/runs/{run_id}/labels", summary="List labels", **document_route(list[LabelView], 404))
@@ -52,7 +54,7 @@ async def list_labels(
     run_id: RunId, app: AppDependency, caller: Annotated[Credential, require_caller(judging.list_labels)]
 ) -> Response:
     """Return the labels of a run, of all raters."""
-    return make_answer(await judging.list_labels(app, caller, run_id))
+    return make_success_response(await judging.list_labels(app, caller, run_id))
 
 
 @router.post("/api/runs/{run_id}/labels", summary="Save a label", **document_route(LabelView | None, 404))
@@ -60,16 +62,16 @@ async def save_label(
     run_id: str, body: LabelBody, app: AppDependency, caller: Annotated[Credential, require_caller(judging.save_label)]
 ) -> Response:
     """Save a label in place of the rater's earlier one of the same reply; `label: null` removes it."""
-    return make_answer(await judging.save_label(app, caller, run_id, body.to_request()))
+    return make_success_response(await judging.save_label(app, caller, run_id, body.to_request()))
 
 
 @router.get(
     "/api/runs/{run_id}/judge-report", summary="Read the judges' report", **document_route(JudgeReportView, 404)
 )
 async def read_judge_report(
-    run_id: ScoredRunId,
+    run_id: RunIdWithScoring,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(judging.read_judge_report)],
 ) -> Response:
     """Return how far the judges of a run agree with people, and the pass rates corrected by labels."""
-    return make_answer(await judging.read_judge_report(app, caller, run_id))
+    return make_success_response(await judging.read_judge_report(app, caller, run_id))

@@ -16,8 +16,8 @@ from pramana.show.api.envelope import (
     Body,
     add_fields_of,
     document_route,
-    make_answer,
     make_envelope_model,
+    make_success_response,
     require_caller,
 )
 
@@ -33,7 +33,7 @@ async def list_models(
     app: AppDependency, caller: Annotated[Credential, require_caller(model_cases.list_models)], *, refresh: bool = False
 ) -> Response:
     """Return the models of each registered or configured provider; a provider's list is cached for a day."""
-    return make_answer(await model_cases.list_models(app, caller, refresh=refresh))
+    return make_success_response(await model_cases.list_models(app, caller, refresh=refresh))
 
 
 @router.get("/api/models/history", summary="Get the history of a model", **document_route(HistoryView))
@@ -45,7 +45,7 @@ async def model_history(
 ) -> Response:
     """Return pass rate and latency of a model, per run and per day."""
     found = await model_cases.model_history(app, caller, HistoryRequest(model=model, limit=limit))
-    return make_answer(found.history, {"total": found.total_run_count, "shown": found.shown_run_count})
+    return make_success_response(found.history, {"total": found.total_run_count, "shown": found.shown_run_count})
 
 
 # ── Prices ──
@@ -73,8 +73,8 @@ async def list_prices(
     `meta` names the installed list of published prices, and reports whether the server's own file can be read.
     """
     found = await price_cases.list_prices(app, caller, model or ())
-    file = {"exists": found.file_exists, "problem": found.file_problem}
-    return make_answer(found.items, {"published": found.published_source, "file": file})
+    file = {"exists": found.prices_file_exists, "problem": found.prices_file_problem}
+    return make_success_response(found.items, {"published": found.published_source, "file": file})
 
 
 @prices_router.put("/api/prices/{model:path}", summary="Set a price", **document_route(PriceView))
@@ -88,7 +88,7 @@ async def set_price(
 
     It applies to runs started or resumed from now on; costs that are already stored do not change.
     """
-    return make_answer(await price_cases.set_price(app, caller, model, body.to_price()))
+    return make_success_response(await price_cases.set_price(app, caller, model, body.to_price()))
 
 
 @prices_router.delete("/api/prices/{model:path}", summary="Delete a price", **document_route(PriceView, 404))
@@ -96,7 +96,7 @@ async def delete_price(
     model: str, app: AppDependency, caller: Annotated[Credential, require_caller(price_cases.delete_price)]
 ) -> Response:
     """Remove the price that was set for a model; return the price that applies then."""
-    return make_answer(await price_cases.delete_price(app, caller, model))
+    return make_success_response(await price_cases.delete_price(app, caller, model))
 
 
 # ── Weights ──
@@ -109,7 +109,7 @@ async def list_weights(
     app: AppDependency, caller: Annotated[Credential, require_caller(weight_cases.list_weights)]
 ) -> Response:
     """Return the weights of each embedded model, whether the server has them, and any download's progress."""
-    return make_answer(await weight_cases.list_weights(app, caller))
+    return make_success_response(await weight_cases.list_weights(app, caller))
 
 
 @weights_router.post(
@@ -130,4 +130,4 @@ async def pull_weights(
 ) -> Response:
     """Start the download of weights to the server, unless one is in progress; return their state."""
     found = await weight_cases.pull_weights(app, caller, name)
-    return make_answer(found, status=200 if found.present else 202)
+    return make_success_response(found, status=200 if found.present else 202)

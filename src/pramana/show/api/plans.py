@@ -15,7 +15,7 @@ from pramana.show.api.envelope import (
     Body,
     add_fields_of,
     document_route,
-    make_answer,
+    make_success_response,
     require_caller,
 )
 from pramana.show.api.runs import RunBody
@@ -71,4 +71,4 @@ async def plan_detection(
     body: PlanBody, app: AppDependency, caller: Annotated[Credential, require_caller(plans.plan_detection)]
 ) -> Response:
     """Return cases, repeats, days, calls and cost that show a loss of the pass rate; nothing is sent or stored."""
-    return make_answer(await plans.plan_detection(app, caller, body.to_request()))
+    return make_success_response(await plans.plan_detection(app, caller, body.to_request()))

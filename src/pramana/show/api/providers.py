@@ -12,10 +12,10 @@ from pramana.show.api.envelope import (
     AppDependency,
     Body,
     Detail,
-    Shape,
+    DocumentedResponse,
     document_route,
-    make_answer,
     make_error_response,
+    make_success_response,
     problem_to_detail,
     public_message,
     require_caller,
@@ -63,14 +63,14 @@ class DescriptionBody(Body):
     description: str | dict[str, Any]
 
 
-class DescriptionCheckShape(Shape):
+class DescriptionCheckShape(DocumentedResponse):
     """The result of validating an agent description."""
 
     valid: bool
     problems: list[Detail]
 
 
-class RotatedShape(Shape):
+class RotatedShape(DocumentedResponse):
     """The number of re-encrypted keys."""
 
     rotated: int
@@ -92,7 +92,7 @@ async def list_providers(
     kinds that use it; never a value.
     """
     found = await providers.list_providers(app, caller)
-    return make_answer(found.items, {"environment": found.environment})
+    return make_success_response(found.items, {"environment": found.environment})
 
 
 @router.post("/api/providers", summary="Register a provider", **document_route(ProviderView, 409, status=201))
@@ -100,26 +100,30 @@ async def create_provider(
     body: ProviderBody, app: AppDependency, caller: Annotated[Credential, require_caller(providers.create_provider)]
 ) -> Response:
     """Register a provider under an id; its key is stored encrypted. Providers that run code cannot be registered."""
-    return make_answer(await providers.create_provider(app, caller, NewProvider(**body.sent_fields())), status=201)
+    return make_success_response(
+        await providers.create_provider(app, caller, NewProvider(**body.sent_fields())), status=201
+    )
 
 
 @router.post("/api/providers/rotate", summary="Re-encrypt all stored keys", **document_route(RotatedShape))
 async def rotate_keys(
-    app: AppDependency, caller: Annotated[Credential, require_caller(providers.rotate_keys)]
+    app: AppDependency, caller: Annotated[Credential, require_caller(providers.reencrypt_provider_keys)]
 ) -> Response:
     """Re-encrypt every stored key with the newest key of PRAMANA_SECRET_KEY; the older ones can then be removed."""
-    return make_answer({"rotated": await providers.rotate_keys(app, caller)})
+    return make_success_response({"rotated": await providers.reencrypt_provider_keys(app, caller)})
 
 
 @router.post("/api/providers/validate", summary="Check a description", **document_route(DescriptionCheckShape))
 async def validate_description(
     body: DescriptionBody,
     app: AppDependency,
-    caller: Annotated[Credential, require_caller(providers.check_description)],
+    caller: Annotated[Credential, require_caller(providers.check_agent_description)],
 ) -> Response:
     """Return the problems of an agent description, each with its line and column; nothing is stored."""
-    found = await providers.check_description(app, caller, body.description)
-    return make_answer({"valid": found.valid, "problems": [problem_to_detail(each) for each in found.problems]})
+    found = await providers.check_agent_description(app, caller, body.description)
+    return make_success_response(
+        {"valid": found.valid, "problems": [problem_to_detail(each) for each in found.problems]}
+    )
 
 
 @router.get("/api/providers/{provider_id}", summary="Read a provider", **document_route(ProviderView, 404))
@@ -127,7 +131,7 @@ async def read_provider(
     provider_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(providers.read_provider)]
 ) -> Response:
     """Return one provider; never its key."""
-    return make_answer(await providers.read_provider(app, caller, provider_id))
+    return make_success_response(await providers.read_provider(app, caller, provider_id))
 
 
 @router.patch("/api/providers/{provider_id}", summary="Change a provider", **document_route(ProviderView, 404))
@@ -138,7 +142,7 @@ async def change_provider(
     caller: Annotated[Credential, require_caller(providers.change_provider)],
 ) -> Response:
     """Change the given fields of a provider. Runs made with it do not change."""
-    return make_answer(await providers.change_provider(app, caller, provider_id, body.sent_fields()))
+    return make_success_response(await providers.change_provider(app, caller, provider_id, body.sent_fields()))
 
 
 @router.delete("/api/providers/{provider_id}", summary="Delete a provider", **document_route(ProviderView, 404))
@@ -146,7 +150,7 @@ async def delete_provider(
     provider_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(providers.delete_provider)]
 ) -> Response:
     """Delete a provider and its key, and return its last state. Runs made with it do not change."""
-    return make_answer(await providers.delete_provider(app, caller, provider_id))
+    return make_success_response(await providers.delete_provider(app, caller, provider_id))
 
 
 @router.post("/api/providers/{provider_id}/test", summary="Test a provider", **document_route(ProbeResultView, 404))
@@ -162,7 +166,9 @@ async def probe_provider(
     """
     found = await providers.probe_provider(app, caller, provider_id, body.model if body else None)
     if found.failure is None:
-        return make_answer(ProbeResultView(status="healthy", latency_ms=found.latency_ms, models=found.models))
+        return make_success_response(
+            ProbeResultView(status="healthy", latency_ms=found.latency_ms, models=found.models)
+        )
     said = public_message(found.failure)
     detail = {"path": provider_id, "message": said, "latencyMs": found.latency_ms}
     return make_error_response(503, said, code=found.failure.code, details=[detail], latencyMs=found.latency_ms)

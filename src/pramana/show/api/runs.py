@@ -34,9 +34,9 @@ from pramana.show.api.envelope import (
     PageSize,
     add_fields_of,
     document_route,
-    make_answer,
     make_envelope_model,
     make_page_meta,
+    make_success_response,
     read_chunks,
     require_caller,
     to_camel_case,
@@ -46,7 +46,7 @@ router = APIRouter(tags=["runs"])
 compare_router = APIRouter(tags=["compare"])
 RunId = Annotated[str, Path(description="ID of the run, the beginning of the ID, or latest")]
 """The run to read. Routes that change a run accept only a full id: `latest` may be another run by then."""
-ScoredRunId = Annotated[
+RunIdWithScoring = Annotated[
     str, Path(description="ID of the run, the beginning of the ID, or latest; with @1 at the end, with its scoring 1")
 ]
 """The run to read, by its current scoring or by another."""
@@ -74,14 +74,14 @@ class LimitsBody(Body):
 
     def to_limits(self) -> Limits:
         """Return the body as `Limits`."""
-        return Limits(**self._rename_to_limit_fields(runs.PUBLISHED_LIMITS.values()))
+        return Limits(**self._rename_to_limit_fields(runs.PUBLISHED_LIMIT_NAMES.values()))
 
     def to_changed_limits(self) -> dict[str, Any]:
         """Return the fields that were sent, under the names of `Limits`."""
         return self._rename_to_limit_fields(self.model_fields_set)
 
     def _rename_to_limit_fields(self, published_names: Collection[str]) -> dict[str, Any]:
-        named = runs.PUBLISHED_LIMITS.items()
+        named = runs.PUBLISHED_LIMIT_NAMES.items()
         return {name: getattr(self, published) for name, published in named if published in published_names}
 
 
@@ -193,8 +193,8 @@ async def create_run(
 ) -> Response:
     """Queue a run, or with `dryRun` return an estimate. Follow its progress at `/api/runs/{id}/events`."""
     if body.dry_run:
-        return make_answer(await runs.estimate_run(app, caller, body.to_request()))
-    return make_answer(await runs.create_run(app, caller, body.to_request()), status=202)
+        return make_success_response(await runs.estimate_run(app, caller, body.to_request()))
+    return make_success_response(await runs.create_run(app, caller, body.to_request()), status=202)
 
 
 @router.get("/api/runs", summary="List runs", **document_route(list[RunView]))
@@ -217,12 +217,12 @@ async def list_runs(
         status=status, model=model, suite=suite, text=text, outcomes=outcomes, page=page, page_size=page_size
     )
     found = await runs.list_runs(app, caller, wanted)
-    return make_answer(found.items, make_page_meta(page, page_size, found.total))
+    return make_success_response(found.items, make_page_meta(page, page_size, found.total))
 
 
 @router.get("/api/runs/{run_id}", summary="Read a run", **document_route(RunDetailView, 404))
 async def read_run(
-    run_id: ScoredRunId,
+    run_id: RunIdWithScoring,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.read_run)],
     *,
@@ -234,7 +234,7 @@ async def read_run(
     read = runs.read_run if summary else runs.read_progress
     found = await read(app, caller, run_id)
     said = msgspec.to_builtins(replace(found, summary=None))
-    return make_answer({**said, "summary": _summary_to_data(found.summary) if found.summary else None})
+    return make_success_response({**said, "summary": _summary_to_data(found.summary) if found.summary else None})
 
 
 def _summary_to_data(summary: Summary) -> dict[str, Any]:
@@ -256,7 +256,7 @@ _TAG_DESCRIPTION = "Tag of the case"
 
 @router.get("/api/runs/{run_id}/results", summary="List results", **document_route(list[ResultView], 404))
 async def list_results(
-    run_id: ScoredRunId,
+    run_id: RunIdWithScoring,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.list_results)],
     page: PageNumber = 1,
@@ -272,12 +272,12 @@ async def list_results(
         outcome=outcome, model=model, case=case, text=text, tag=tag, page=page, page_size=page_size
     )
     found = await runs.list_results(app, caller, run_id, wanted)
-    return make_answer(found.items, make_page_meta(page, page_size, found.total))
+    return make_success_response(found.items, make_page_meta(page, page_size, found.total))
 
 
 @router.get("/api/runs/{run_id}/results/{seq}", summary="Read a result", **document_route(ResultDetailView, 404))
 async def read_result(
-    run_id: ScoredRunId,
+    run_id: RunIdWithScoring,
     seq: Annotated[int, Path(ge=0, lt=2**63)],
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.read_result)],
@@ -293,12 +293,12 @@ async def read_result(
     """
     among = runs.ResultFilter(outcome=outcome, model=model, case=case, text=text, tag=tag)
     found = await runs.read_result(app, caller, run_id, seq, among)
-    return make_answer(found.result, {"previous": found.previous, "next": found.next})
+    return make_success_response(found.result, {"previous": found.previous, "next": found.next})
 
 
 @router.get("/api/runs/{run_id}/results/{seq}/call", summary="Read a call", **document_route(calls.CallView, 404))
 async def read_call(
-    run_id: ScoredRunId,
+    run_id: RunIdWithScoring,
     seq: Annotated[int, Path(ge=0, lt=2**63)],
     app: AppDependency,
     caller: Annotated[Credential, require_caller(calls.read_call)],
@@ -307,7 +307,7 @@ async def read_call(
     ] = 800,
 ) -> Response:
     """Return a call's conversation, its turns, and the peaks of both sides, for drawing and seeking."""
-    return make_answer(await calls.read_call(app, caller, run_id, seq, columns))
+    return make_success_response(await calls.read_call(app, caller, run_id, seq, columns))
 
 
 @router.post("/api/runs/{run_id}/cancel", summary="Cancel a run", **document_route(RunView, 404, 409))
@@ -315,7 +315,7 @@ async def cancel_run(
     run_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(runs.cancel_run)]
 ) -> Response:
     """Request that a run be cancelled. It stops within seconds; stored results are kept."""
-    return make_answer(await runs.cancel_run(app, caller, run_id))
+    return make_success_response(await runs.cancel_run(app, caller, run_id))
 
 
 @router.post("/api/runs/{run_id}/resume", summary="Resume a run", **document_route(RunView, 404, 409, status=202))
@@ -327,7 +327,7 @@ async def resume_run(
 ) -> Response:
     """Queue a stopped, interrupted or cancelled run again; it continues with the missing results."""
     limits = body.limits.to_changed_limits() if body and body.limits else None
-    return make_answer(await runs.resume_run(app, caller, run_id, limits), status=202)
+    return make_success_response(await runs.resume_run(app, caller, run_id, limits), status=202)
 
 
 @router.get("/api/runs/{run_id}/scorings", summary="List scorings", **document_route(list[rescoring.ScoringView], 404))
@@ -337,7 +337,7 @@ async def list_scorings(
     caller: Annotated[Credential, require_caller(rescoring.list_scorings)],
 ) -> Response:
     """Return the scorings of a run, oldest first. Number 0 came with the replies, and each `rescore` adds one."""
-    return make_answer(await rescoring.list_scorings(app, caller, run_id))
+    return make_success_response(await rescoring.list_scorings(app, caller, run_id))
 
 
 @router.post(
@@ -352,7 +352,7 @@ async def use_scoring(
     caller: Annotated[Credential, require_caller(rescoring.use_scoring)],
 ) -> Response:
     """Read a run by this scoring until it is rescored, and return all of its scorings."""
-    return make_answer(await rescoring.use_scoring(app, caller, run_id, number))
+    return make_success_response(await rescoring.use_scoring(app, caller, run_id, number))
 
 
 @router.patch("/api/runs/{run_id}", summary="Change a run", **document_route(RunView, 404))
@@ -360,7 +360,7 @@ async def edit_run(
     run_id: str, body: RunEditBody, app: AppDependency, caller: Annotated[Credential, require_caller(runs.edit_run)]
 ) -> Response:
     """Change the name or the note of a run; fields left out stay as they are, and an empty text removes one."""
-    return make_answer(await runs.edit_run(app, caller, run_id, body.to_run_edit()))
+    return make_success_response(await runs.edit_run(app, caller, run_id, body.to_run_edit()))
 
 
 @router.delete("/api/runs/{run_id}", summary="Delete a run", **document_route(None, 404, 409))
@@ -369,7 +369,7 @@ async def delete_run(
 ) -> Response:
     """Delete a run with all of its results; an active run must be cancelled first."""
     await runs.delete_run(app, caller, run_id)
-    return make_answer(None)
+    return make_success_response(None)
 
 
 @router.get(
@@ -389,7 +389,7 @@ async def delete_run(
     ),
 )
 async def export_run(
-    run_id: ScoredRunId,
+    run_id: RunIdWithScoring,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.render_run)],
     format_: Annotated[Format, Query(alias="format")] = "json",
@@ -454,4 +454,4 @@ async def compare_runs(
         page_size=page_size,
     )
     found = await comparisons.compare_runs(app, caller, wanted)
-    return make_answer(found, make_page_meta(page, page_size, found.lost + found.gained))
+    return make_success_response(found, make_page_meta(page, page_size, found.lost + found.gained))

@@ -20,8 +20,8 @@ from pramana.show.api.envelope import (
     PageSize,
     add_fields_of,
     document_route,
-    make_answer,
     make_page_meta,
+    make_success_response,
     require_caller,
 )
 from pramana.show.api.runs import MAX_NAME_LENGTH, LimitsBody, RunBody, RunId, make_selection
@@ -54,7 +54,7 @@ async def start_test(
     body: SameBody, app: AppDependency, caller: Annotated[Credential, require_caller(sameness.start_test)]
 ) -> Response:
     """Queue a test whether two endpoints are the same. Follow its calls at `/api/runs/{id}/events`."""
-    return make_answer(await sameness.start_test(app, caller, body.to_request()), status=202)
+    return make_success_response(await sameness.start_test(app, caller, body.to_request()), status=202)
 
 
 @router.get("/api/same", summary="List tests of two endpoints", **document_route(list[SameListView]))
@@ -66,7 +66,7 @@ async def list_tests(
 ) -> Response:
     """Return the tests of two endpoints, newest first."""
     found = await sameness.list_tests(app, caller, PageRequest(page=page, page_size=page_size))
-    return make_answer(found.items, make_page_meta(page, page_size, found.total))
+    return make_success_response(found.items, make_page_meta(page, page_size, found.total))
 
 
 @router.get("/api/same/{run_id}", summary="Read the answer of a test", **document_route(SameView, 404))
@@ -81,4 +81,4 @@ async def read_test(
     if (model_a is None) != (model_b is None):
         raise InvalidInput("name both models, with modelA and modelB, or none of them")
     models = None if model_a is None or model_b is None else (model_a, model_b)
-    return make_answer(await sameness.read_test(app, caller, run_id, models))
+    return make_success_response(await sameness.read_test(app, caller, run_id, models))

@@ -30,16 +30,16 @@ from pramana.show.api.envelope import (
     AppDependency,
     Body,
     Detail,
+    DocumentedResponse,
     PageNumber,
     PageSize,
-    Shape,
     document_query,
     document_route,
     inline_references,
-    make_answer,
+    make_documentation_model,
     make_page_meta,
     make_pramana_error_response,
-    make_shape,
+    make_success_response,
     problem_to_detail,
     read_query,
     require_caller,
@@ -54,12 +54,12 @@ _JSON_MEDIA_TYPES = frozenset(("", "application/json"))
 
 
 if TYPE_CHECKING:
-    _FieldsShape = Shape
+    _FieldsShape = DocumentedResponse
 else:
-    _FieldsShape = make_shape(ScenarioFieldsView)
+    _FieldsShape = make_documentation_model(ScenarioFieldsView)
 
 
-class ValidatedShape(Shape):
+class ValidatedShape(DocumentedResponse):
     """The result of validating a document."""
 
     valid: bool
@@ -108,10 +108,10 @@ async def _read_raw_body(request: Request) -> _RawBody:
     return _RawBody(await request.body(), kind in _YAML_MEDIA_TYPES)
 
 
-def _parse_body(model: type[YamlBody], raw: _RawBody) -> Any:
+def _parse_body(body_type: type[YamlBody], raw: _RawBody) -> Any:
     """Return a JSON body; parsed here, since the framework would parse it on the event loop."""
     try:
-        return model.model_validate_json(raw.data)
+        return body_type.model_validate_json(raw.data)
     except ValidationError as wrong:
         found = wrong.errors(include_url=False)
         if found[0]["type"] == "json_invalid":
@@ -119,10 +119,10 @@ def _parse_body(model: type[YamlBody], raw: _RawBody) -> Any:
         raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in found]) from None
 
 
-def _document_json_or_yaml_body(model: type[YamlBody]) -> dict[str, Any]:
+def _document_json_or_yaml_body(body_type: type[YamlBody]) -> dict[str, Any]:
     """Return the documentation of a body that is JSON or YAML."""
     kinds = {
-        "application/json": {"schema": inline_references(model.model_json_schema())},
+        "application/json": {"schema": inline_references(body_type.model_json_schema())},
         _YAML_MEDIA_TYPE: {"schema": {"type": "string"}},
     }
     return {"requestBody": {"required": True, "content": kinds}}
@@ -176,7 +176,7 @@ async def list_scenarios(
     """Return a page of the scenarios that match, by id. Within one filter any value matches, except in `allTags`."""
     wanted = read_query(ScenarioPage, request)
     found = await scenarios.list_scenarios(request.app.state.serving, caller, wanted)
-    return make_answer(found.items, make_page_meta(wanted.page, wanted.page_size, found.total))
+    return make_success_response(found.items, make_page_meta(wanted.page, wanted.page_size, found.total))
 
 
 # ── Documents; before the routes of one scenario, whose id might be one of these words ──
@@ -199,10 +199,10 @@ async def validate_scenarios(
     found = await scenarios.validate_document(app, caller, data)
     valid = not any(each.severity == "error" for each in found.problems)
     details = [problem_to_detail(each) for each in found.problems]
-    said = {"valid": valid, "scenarios": len(found.read), "problems": details}
-    understood = [each.scenario for each in found.read] if read else []
+    said = {"valid": valid, "scenarios": len(found.valid_scenarios), "problems": details}
+    understood = [each.scenario for each in found.valid_scenarios] if read else []
     views = msgspec.convert(understood, list[ScenarioFieldsView], from_attributes=True)
-    return make_answer({**said, "read": views} if read else said)
+    return make_success_response({**said, "read": views} if read else said)
 
 
 @router.post(
@@ -244,7 +244,7 @@ async def _import_response(importing: Awaitable[ImportedView], *, dry_run: bool)
     counts = {"imported": done.imported, "updated": done.updated, "skipped": done.skipped}
     meta: dict[str, Any] = {"totalParsed": sum(map(len, counts.values()))}
     meta |= {f"total{name.capitalize()}": len(ids) for name, ids in counts.items()}
-    return make_answer(done, {**meta, "dryRun": True} if dry_run else meta, status=200 if dry_run else 201)
+    return make_success_response(done, {**meta, "dryRun": True} if dry_run else meta, status=200 if dry_run else 201)
 
 
 class _YamlResponse(Response):
@@ -286,7 +286,7 @@ async def create_scenario(
     body: _ScenarioFields, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.create_scenario)]
 ) -> Response:
     """Store a new scenario; a missing ID is made from the name."""
-    return make_answer(await scenarios.create_scenario(app, caller, body), status=201)
+    return make_success_response(await scenarios.create_scenario(app, caller, body), status=201)
 
 
 @router.get("/api/scenarios/{scenario_id}", summary="Read a scenario", **document_route(ScenarioView, 404))
@@ -294,7 +294,7 @@ async def read_scenario(
     scenario_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.read_scenario)]
 ) -> Response:
     """Return a scenario."""
-    return make_answer(await scenarios.read_scenario(app, caller, scenario_id))
+    return make_success_response(await scenarios.read_scenario(app, caller, scenario_id))
 
 
 @router.put(
@@ -308,12 +308,17 @@ async def replace_scenario(
     body: _ScenarioFields,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(scenarios.change_scenario)],
-    seen: _IfUpdatedAt = None,
+    seen_updated_at: _IfUpdatedAt = None,
 ) -> Response:
     """Replace a scenario; fields left out get their defaults."""
-    return make_answer(
+    return make_success_response(
         await scenarios.change_scenario(
-            app, caller, scenario_id, body, replace_all=True, seen_updated_at=_restore_plus_sign(seen)
+            app,
+            caller,
+            scenario_id,
+            body,
+            replace_whole_scenario=True,
+            seen_updated_at=_restore_plus_sign(seen_updated_at),
         )
     )
 
@@ -329,12 +334,17 @@ async def change_scenario(
     body: _ScenarioFields,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(scenarios.change_scenario)],
-    seen: _IfUpdatedAt = None,
+    seen_updated_at: _IfUpdatedAt = None,
 ) -> Response:
     """Change the given fields of a scenario; null restores a default."""
-    return make_answer(
+    return make_success_response(
         await scenarios.change_scenario(
-            app, caller, scenario_id, body, replace_all=False, seen_updated_at=_restore_plus_sign(seen)
+            app,
+            caller,
+            scenario_id,
+            body,
+            replace_whole_scenario=False,
+            seen_updated_at=_restore_plus_sign(seen_updated_at),
         )
     )
 
@@ -348,7 +358,7 @@ async def delete_scenario(
     scenario_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.delete_scenario)]
 ) -> Response:
     """Delete a scenario; it can be restored for a day."""
-    return make_answer(await scenarios.delete_scenario(app, caller, scenario_id))
+    return make_success_response(await scenarios.delete_scenario(app, caller, scenario_id))
 
 
 @router.post(
@@ -360,19 +370,19 @@ async def restore_scenario(
     scenario_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.restore_scenario)]
 ) -> Response:
     """Restore a scenario that was deleted within the last day."""
-    return make_answer(await scenarios.restore_scenario(app, caller, scenario_id))
+    return make_success_response(await scenarios.restore_scenario(app, caller, scenario_id))
 
 
 @router.get("/api/deleted-scenarios", summary="List deleted scenarios", **document_route(list[DeletedView]))
 async def list_deleted_scenarios(
     app: AppDependency,
-    caller: Annotated[Credential, require_caller(scenarios.list_deleted)],
+    caller: Annotated[Credential, require_caller(scenarios.list_deleted_scenarios)],
     page: PageNumber = 1,
     page_size: PageSize = 50,
 ) -> Response:
     """Return the scenarios that can be restored, last deleted first."""
-    found = await scenarios.list_deleted(app, caller, PageRequest(page=page, page_size=page_size))
-    return make_answer(found.items, make_page_meta(page, page_size, found.total))
+    found = await scenarios.list_deleted_scenarios(app, caller, PageRequest(page=page, page_size=page_size))
+    return make_success_response(found.items, make_page_meta(page, page_size, found.total))
 
 
 @router.get("/api/scenario-facets", summary="List filter values of scenarios", **document_route(FacetsView))
@@ -380,7 +390,7 @@ async def list_facets(
     app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.list_facets)]
 ) -> Response:
     """Return the number of scenarios per type, difficulty, language and tag."""
-    return make_answer(await scenarios.list_facets(app, caller))
+    return make_success_response(await scenarios.list_facets(app, caller))
 
 
 # ── The library ──
@@ -391,7 +401,7 @@ async def list_library(
     app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.list_library)]
 ) -> Response:
     """Return the files of the built-in library; none is in the store until it is imported."""
-    return make_answer(await scenarios.list_library(app, caller))
+    return make_success_response(await scenarios.list_library(app, caller))
 
 
 @router.post(

@@ -13,9 +13,9 @@ from pramana.show.api.envelope import (
     PageNumber,
     PageSize,
     document_route,
-    make_answer,
     make_envelope_model,
     make_page_meta,
+    make_success_response,
     require_caller,
 )
 
@@ -38,7 +38,7 @@ async def list_suites(
     app: AppDependency, caller: Annotated[Credential, require_caller(suites.list_suites)]
 ) -> Response:
     """Return all versions: built in, published, uploaded."""
-    return make_answer(await suites.list_suites(app, caller))
+    return make_success_response(await suites.list_suites(app, caller))
 
 
 @router.post(
@@ -57,7 +57,7 @@ async def upload_suite(
 ) -> Response:
     """Store a version: 201 if it is new, 200 if it exists with the same content, 409 if with different content."""
     done = await suites.upload_suite(app, caller, body.version, body.tiers)
-    return make_answer(done.suite, status=201 if done.is_new else 200)
+    return make_success_response(done.suite, status=201 if done.is_new else 200)
 
 
 @router.get("/api/suites/{version}", summary="Read a suite", **document_route(SuiteView, 404, 409))
@@ -65,7 +65,7 @@ async def read_suite(
     version: str, app: AppDependency, caller: Annotated[Credential, require_caller(suites.read_suite)]
 ) -> Response:
     """Return a version, as described by its manifest."""
-    return make_answer(await suites.read_suite(app, caller, version))
+    return make_success_response(await suites.read_suite(app, caller, version))
 
 
 @router.get("/api/suites/{version}/hash", summary="Get the hashes of a suite", **document_route(HashView, 404))
@@ -73,7 +73,7 @@ async def suite_hashes(
     version: str, app: AppDependency, caller: Annotated[Credential, require_caller(suites.read_hashes)]
 ) -> Response:
     """Return the hash of each tier."""
-    return make_answer(await suites.read_hashes(app, caller, version))
+    return make_success_response(await suites.read_hashes(app, caller, version))
 
 
 @router.get(
@@ -98,7 +98,7 @@ async def read_tier(
     page: PageNumber = 1,
     page_size: PageSize = 50,
     kind: Annotated[Literal["json", "jsonl"], Query(alias="format", description="jsonl returns the file")] = "json",
-    text: Annotated[str, Query(max_length=suites.MAX_TEXT_CHARS, description=_TEXT_DESCRIPTION)] = "",
+    text: Annotated[str, Query(max_length=suites.MAX_SEARCH_TEXT_CHARS, description=_TEXT_DESCRIPTION)] = "",
 ) -> Response:
     """Return a page of a tier's cases, with field names as in the file, or the whole file."""
     if kind == "jsonl":
@@ -106,7 +106,7 @@ async def read_tier(
         return Response(await suites.read_file(app, caller, version, tier), media_type=_JSONL_MEDIA_TYPE, headers=named)
     wanted = suites.CaseFilter(text=text, page=page, page_size=page_size)
     found = await suites.list_cases(app, caller, version, tier, wanted)
-    return make_answer(found.items, make_page_meta(page, page_size, found.total))
+    return make_success_response(found.items, make_page_meta(page, page_size, found.total))
 
 
 @router.get("/api/suites/{version}/{tier}/hash", summary="Get the hash of a tier", **document_route(TierHashView, 404))
@@ -114,4 +114,4 @@ async def tier_hash(
     version: str, tier: str, app: AppDependency, caller: Annotated[Credential, require_caller(suites.read_tier_hash)]
 ) -> Response:
     """Return the suite hash of a tier."""
-    return make_answer(await suites.read_tier_hash(app, caller, version, tier))
+    return make_success_response(await suites.read_tier_hash(app, caller, version, tier))

@@ -21,7 +21,7 @@ from pramana.show.api.envelope import (
     PageSize,
     add_fields_of,
     document_route,
-    make_answer,
+    make_success_response,
     require_caller,
     take_page,
 )
@@ -105,7 +105,7 @@ async def list_watches(
     active: Annotated[bool, Query(description="Only watches that were not stopped")] = False,
 ) -> Response:
     """Return watches, newest first, each with its state."""
-    return make_answer(*take_page(await watches.list_all(app, caller, active_only=active), page, page_size))
+    return make_success_response(*take_page(await watches.list_all(app, caller, active_only=active), page, page_size))
 
 
 @router.post(
@@ -121,7 +121,7 @@ async def start_watch(
         found = await watches.start(app, caller, body.to_request())
     except InvalidInput as error:
         raise error.with_paths(lambda path: f"run.{path}" if path in RunRequest.__struct_fields__ else path) from None
-    return make_answer(found, status=201)
+    return make_success_response(found, status=201)
 
 
 @router.get("/api/watches/{watch_id}", summary="Read a watch", **document_route(WatchDetailView, 404))
@@ -129,7 +129,7 @@ async def read_watch(
     watch_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(watches.read)]
 ) -> Response:
     """Return a watch with its days, its alerts, and what each instrument says on the last day."""
-    return make_answer(await watches.read(app, caller, watch_id))
+    return make_success_response(await watches.read(app, caller, watch_id))
 
 
 @router.get(
@@ -142,7 +142,7 @@ async def read_report(
     examples: Annotated[int, Query(ge=0, le=50, description="Cases with the replies of both days after a change")] = 3,
 ) -> Response:
     """Return what is known beside the state: what changed and what did not, and what the watch could see."""
-    return make_answer(await watch_reports.read_report(app, caller, watch_id, examples))
+    return make_success_response(await watch_reports.read_report(app, caller, watch_id, examples))
 
 
 @router.post(
@@ -154,7 +154,7 @@ async def check_watch(
     watch_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(watch_alerts.check_now)]
 ) -> Response:
     """Measure the current day now, whatever the time of the watch. A day is measured once."""
-    return make_answer(await watch_alerts.check_now(app, caller, watch_id), status=202)
+    return make_success_response(await watch_alerts.check_now(app, caller, watch_id), status=202)
 
 
 @router.post(
@@ -166,7 +166,7 @@ async def confirm_watch(
     watch_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(watch_alerts.confirm_now)]
 ) -> Response:
     """Send the cases of a watch once more, beside its days; the statistic does not use them. See its report."""
-    return make_answer(await watch_alerts.confirm_now(app, caller, watch_id), status=202)
+    return make_success_response(await watch_alerts.confirm_now(app, caller, watch_id), status=202)
 
 
 @router.post("/api/watches/{watch_id}/accept", summary="Accept a new baseline", **document_route(WatchDetailView, 404))
@@ -177,7 +177,7 @@ async def accept_watch(
     body: AcceptBody | None = None,
 ) -> Response:
     """Accept the model as it is now: a new baseline begins with the next day."""
-    return make_answer(await watches.accept(app, caller, watch_id, body.note if body else None))
+    return make_success_response(await watches.accept(app, caller, watch_id, body.note if body else None))
 
 
 @router.post("/api/watches/{watch_id}/stop", summary="Stop a watch", **document_route(WatchDetailView, 404))
@@ -185,7 +185,7 @@ async def stop_watch(
     watch_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(watches.stop)]
 ) -> Response:
     """Stop a watch; its days and runs are kept."""
-    return make_answer(await watches.stop(app, caller, watch_id))
+    return make_success_response(await watches.stop(app, caller, watch_id))
 
 
 @router.put("/api/watches/{watch_id}/public", summary="Publish a watch", **document_route(WatchDetailView, 404))
@@ -196,7 +196,7 @@ async def publish_watch(
     caller: Annotated[Credential, require_caller(watch_alerts.publish)],
 ) -> Response:
     """Let anyone read the state, the series and the alerts of a watch without a token, or no longer."""
-    return make_answer(await watch_alerts.publish(app, caller, watch_id, is_public=body.public))
+    return make_success_response(await watch_alerts.publish(app, caller, watch_id, is_public=body.public))
 
 
 # ── Alerts ──
@@ -207,7 +207,7 @@ async def list_alerts(
     watch_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(watch_alerts.list_alerts)]
 ) -> Response:
     """Return the alerts of a watch, newest first, and whether they were delivered."""
-    return make_answer(await watch_alerts.list_alerts(app, caller, watch_id))
+    return make_success_response(await watch_alerts.list_alerts(app, caller, watch_id))
 
 
 @router.put(
@@ -222,7 +222,7 @@ async def set_webhook(
     caller: Annotated[Credential, require_caller(watch_alerts.change_channel)],
 ) -> Response:
     """Send the alerts of a watch to a webhook from now on; alerts that were not delivered yet, too."""
-    return make_answer(await watch_alerts.change_channel(app, caller, watch_id, body.to_delivery()))
+    return make_success_response(await watch_alerts.change_channel(app, caller, watch_id, body.to_delivery()))
 
 
 @router.delete("/api/watches/{watch_id}/webhook", summary="Remove the webhook of a watch", **document_route(None, 404))
@@ -230,7 +230,7 @@ async def remove_webhook(
     watch_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(watch_alerts.change_channel)]
 ) -> Response:
     """Send the alerts of a watch nowhere from now on."""
-    return make_answer(await watch_alerts.change_channel(app, caller, watch_id, None))
+    return make_success_response(await watch_alerts.change_channel(app, caller, watch_id, None))
 
 
 @router.post(
@@ -240,7 +240,7 @@ async def send_test_alert(
     watch_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(watch_alerts.send_test)]
 ) -> Response:
     """Send an alert that is marked as a test to the webhook of a watch."""
-    return make_answer(await watch_alerts.send_test(app, caller, watch_id))
+    return make_success_response(await watch_alerts.send_test(app, caller, watch_id))
 
 
 # ── Public watches ──
@@ -251,7 +251,7 @@ async def read_public_watch(
     watch_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(watch_alerts.read_public)]
 ) -> Response:
     """Return the state, the series and the alerts of a public watch; no token is needed."""
-    return make_answer(await watch_alerts.read_public(app, caller, watch_id))
+    return make_success_response(await watch_alerts.read_public(app, caller, watch_id))
 
 
 @router.get("/api/public/watches/{watch_id}/badge", summary="A badge for a public watch", **BADGE_DOCUMENTATION)

@@ -51,7 +51,7 @@ class HelpfulGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         if args and not args[0].startswith("-") and args[0] not in known:
-            meant = ALTERNATIVE_COMMANDS.get(args[0]) if isinstance(self, CommandTable) else None
+            meant = ALTERNATIVE_COMMANDS.get(args[0]) if isinstance(self, LazyCommandGroup) else None
             hint = f"; run: {meant}" if meant else suggest_similar(args[0], known)
             ctx.fail(f'unknown command "{args[0]}"{hint}')
         return super().resolve_command(ctx, args)
@@ -61,7 +61,7 @@ ALTERNATIVE_COMMANDS = {"resume": "pramana run --resume RUN", "estimate": "prama
 """Operations that are options here, but have a name of their own elsewhere, such as in Python."""
 
 
-class CommandTable(HelpfulGroup):
+class LazyCommandGroup(HelpfulGroup):
     """A group that lists its commands from a table and imports one only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -82,7 +82,7 @@ class CommandTable(HelpfulGroup):
             formatter.write_dl([(name, sentence) for name, (_, sentence) in COMMANDS.items()])
 
 
-@click.command(cls=CommandTable, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command(cls=LazyCommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="pramana", message="%(prog)s %(version)s")
 def pramana() -> None:
     """Test language models and voice agents.
@@ -125,7 +125,7 @@ def main() -> NoReturn:
             _print_error(f"{where}{error.strerror or error}", "os_error")
         code = 3
     except Exception as error:  # noqa: BLE001 - exit code 1 would mean a negative answer
-        _print_error(_report_defect(error), "defect")
+        _print_error(_save_defect_traceback(error), "defect")
         code = 3
     gc.freeze()  # otherwise the interpreter searches all imported objects for cycles on exit
     sys.exit(code if isinstance(code, int) else 0)
@@ -156,7 +156,7 @@ def _print_json(message: str, code: str, problems: Sequence[Problem] = ()) -> No
     )
 
 
-def _report_defect(error: Exception) -> str:
+def _save_defect_traceback(error: Exception) -> str:
     """Save the traceback of an internal error, and return one sentence that asks the user to report it."""
     import traceback
 

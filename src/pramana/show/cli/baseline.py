@@ -53,9 +53,9 @@ class Baseline(Struct, frozen=True):
 
     def _iterate_sources(self, store: "Store", run: "Run") -> "Iterator[tuple[ComparisonSource, ComparisonSource]]":
         """Yield the two sides of each model; a single model may be another one than that of the baseline."""
-        from pramana.app.references import reference_to_run, resolve_sides
+        from pramana.app.references import make_run_reference, resolve_sides
 
-        new = reference_to_run(store, run.id)
+        new = make_run_reference(store, run.id)
         if len(new.models) == len(self.side.models) == 1:
             yield resolve_sides(self.side, new, self.side.models[0].typed, new.models[0].typed)
             return

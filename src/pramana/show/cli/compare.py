@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 MAX_SHOWN_CASES = 20
 SHOWN_REPLIES, SHOWN_REPLIES_JSON = 3, 100
 """Most cases shown with their replies, unless --show sets a number."""
-_WORST_FIRST = (1, 4, 0)
+_EXIT_CODES_WORST_FIRST = (1, 4, 0)
 
 
-def _parse_limit(context: click.Context, option: click.Parameter, value: str | None) -> "Limit | None":
+def _parse_max_slower(context: click.Context, option: click.Parameter, value: str | None) -> "Limit | None":
     """Parse the value of --max-slower."""
     del context
     from pramana.analyse.changes import parse_limit
@@ -67,14 +67,14 @@ def _parse_limit(context: click.Context, option: click.Parameter, value: str | N
 )
 @click.option(
     "--max-slower",
-    callback=_parse_limit,
+    callback=_parse_max_slower,
     default=None,
     metavar="LIMIT",
     help="Exit 1 if proven slower by more than this (200ms or 20%), 4 if undecided.",
 )
 @click.option(
     "--show",
-    "examples",
+    "example_count",
     type=click.IntRange(0, 1_000_000),
     default=None,
     metavar="N",
@@ -92,7 +92,7 @@ def compare(
     margin: float,
     fail_on: "FailOn",
     max_slower: "Limit | None",
-    examples: int | None,
+    example_count: int | None,
     as_json: bool,
 ) -> int:
     """Compare two runs, or two models of one run, case by case.
@@ -114,8 +114,8 @@ def compare(
     from pramana.app.comparisons import comparison_view
     from pramana.app.references import resolve_sides
 
-    if examples is None:
-        examples = SHOWN_REPLIES_JSON if as_json else SHOWN_REPLIES
+    if example_count is None:
+        example_count = SHOWN_REPLIES_JSON if as_json else SHOWN_REPLIES
     with ExitStack() as stack:
         references = (
             open_reference(base, stack, is_base=True, new=new),
@@ -123,10 +123,10 @@ def compare(
         )
         sides = resolve_sides(*references, model, new_model)
         made = compare_sides(*sides, any_suite=any_suite, any_judge=any_judge, margin=margin)
-        view = comparison_view(made, examples)
+        view = comparison_view(made, example_count)
     found, changed = made.comparison, made.measured_changes
     decision = decide_slowdown(changed, max_slower) if max_slower else None
-    code = min((found.exit_code(fail_on), decision.exit_code if decision else 0), key=_WORST_FIRST.index)
+    code = min((found.exit_code(fail_on), decision.exit_code if decision else 0), key=_EXIT_CODES_WORST_FIRST.index)
     if as_json:
         beside: dict[str, Any] = {"changed": [each.sentence for each in changed if each.sentence], "exit_code": code}
         if max_slower and decision:
@@ -137,8 +137,8 @@ def compare(
             }
         terminal.print_json({**terminal.views_to_plain(view), **beside})
         return code
-    _print_answer(made, view, decision)
-    _print_cases(made, view.examples)
+    _print_conclusions(made, view, decision)
+    _print_changed_cases(made, view.examples)
     if found.differently_judged and not any_judge:
         click.echo(
             "\nTo use one judge for both, run: pramana rescore RUN --judge MODEL. To compare anyway, add --any-judge"
@@ -146,13 +146,15 @@ def compare(
     return code
 
 
-def _print_answer(made: "ComparedSides", view: "FullComparisonView", decision: "ExitDecision | None") -> None:
+def _print_conclusions(
+    compared_sides: "ComparedSides", view: "FullComparisonView", decision: "ExitDecision | None"
+) -> None:
     """Print what was compared, the conclusions, and the numbers behind them."""
     from pramana.analyse.changes import TIMES_WITH_LIMIT
     from pramana.app.comparison_sides import describe_request_differences
 
-    found, changed = made.comparison, made.measured_changes
-    for line in made.heading.split("\n"):
+    found, changed = compared_sides.comparison, compared_sides.measured_changes
+    for line in compared_sides.heading.split("\n"):
         click.echo(terminal.wrap_text(line, other_prefix="  "))
     for mismatch in view.hash_mismatches:
         click.echo(terminal.wrap_text(f"Warning: {mismatch.sentence}"), err=True)
@@ -164,9 +166,9 @@ def _print_answer(made: "ComparedSides", view: "FullComparisonView", decision: "
         covered = decision is not None and decision.exit_code and each.what in TIMES_WITH_LIMIT
         if each.sentence and not covered:
             click.echo(terminal.wrap_text(each.sentence))
-    if differences := describe_request_differences(each.detail for each in made.request_differences):
+    if differences := describe_request_differences(each.detail for each in compared_sides.request_differences):
         click.echo(terminal.wrap_text(differences))
-    for change in made.engine_differences:
+    for change in compared_sides.engine_differences:
         click.echo(terminal.wrap_text(change.sentence))
     click.echo(terminal.wrap_text(found.detail))
     for judge in view.judges:
@@ -185,9 +187,9 @@ def _print_answer(made: "ComparedSides", view: "FullComparisonView", decision: "
         click.echo(terminal.wrap_text(view.reply_changes.sentence))
 
 
-def _print_cases(made: "ComparedSides", examples: "Sequence[ReplyPairView]") -> None:
+def _print_changed_cases(compared_sides: "ComparedSides", examples: "Sequence[ReplyPairView]") -> None:
     """Print the flipped cases, the first of them with both replies, then changed replies with the same verdict."""
-    found = made.comparison
+    found = compared_sides.comparison
     for title, change, pairs in (
         (found.labels.loss_phrase, "lost", found.lost),
         (found.labels.gain_phrase, "gained", found.gained),
@@ -198,7 +200,7 @@ def _print_cases(made: "ComparedSides", examples: "Sequence[ReplyPairView]") -> 
         shown = max(MAX_SHOWN_CASES, len(replies))
         click.echo(f"\n{len(pairs):,} {'passes' if len(pairs) == 1 else 'pass'} {title}:")
         for pair in pairs[:shown]:
-            name = made.name(pair.case)
+            name = compared_sides.find_case_name(pair.case)
             click.echo(_format_flip(name, pair, found.labels))
             if name in replies:
                 _print_replies(replies[name], found.labels)
@@ -210,7 +212,7 @@ def _print_cases(made: "ComparedSides", examples: "Sequence[ReplyPairView]") -> 
         for each in alike:
             click.echo(f"  {terminal.fit_to_width(each.case, 78)}")
             _print_replies(each, found.labels)
-        if (more := made.reply_changes.changed_count - len(alike)) > 0:
+        if (more := compared_sides.reply_changes.changed_count - len(alike)) > 0:
             click.echo(f"  … and {more:,} more")
 
 
@@ -221,31 +223,33 @@ def _print_replies(pair: "ReplyPairView", labels: "SideLabels") -> None:
         click.echo(line)
 
 
-def _format_flip(name: str, pair: "Pair", labels: "SideLabels") -> str:
+def _format_flip(case_name: str, pair: "Pair", labels: "SideLabels") -> str:
     """Return the line of a flipped case; with more than one answer, also how often it passed, beside it or below."""
     from pramana.app.comparison_sides import describe_pass_counts
 
-    line = f"  {terminal.fit_to_width(name, 78)}"
+    line = f"  {terminal.fit_to_width(case_name, 78)}"
     if pair.repeats == 1 and not pair.base_unpaired.answers and not pair.new_unpaired.answers:
         return line
     counts = describe_pass_counts(pair, labels)
     return f"{line}, {counts}" if terminal.count_columns(line) + 2 + len(counts) <= 80 else f"{line}\n    {counts}"
 
 
-def open_reference(given: str, stack: ExitStack, *, is_base: bool = False, new: str | None = None) -> "SideReference":
+def open_reference(
+    run_or_path: str, stack: ExitStack, *, is_base: bool = False, new: str | None = None
+) -> "SideReference":
     """Return a side by what the user typed: a file, or a run; of several runs named like the base, the newest one."""
-    from pramana.app.references import reference_to_baseline, reference_to_file, reference_to_run
+    from pramana.app.references import make_file_reference, make_run_reference, reference_to_baseline
 
-    if given.endswith(".json"):
-        return reference_to_file(Path(given))
+    if run_or_path.endswith(".json"):
+        return make_file_reference(Path(run_or_path))
     store = stack.enter_context(open_local_store())
-    return reference_to_baseline(store, given, new) if is_base else reference_to_run(store, given)
+    return reference_to_baseline(store, run_or_path, new) if is_base else make_run_reference(store, run_or_path)
 
 
-def print_comparison(made: "ComparedSides", examples: int = SHOWN_REPLIES) -> None:
+def print_comparison(compared_sides: "ComparedSides", example_count: int = SHOWN_REPLIES) -> None:
     """Print a comparison without a limit on times."""
     from pramana.app.comparisons import comparison_view
 
-    view = comparison_view(made, examples)
-    _print_answer(made, view, None)
-    _print_cases(made, view.examples)
+    view = comparison_view(compared_sides, example_count)
+    _print_conclusions(compared_sides, view, None)
+    _print_changed_cases(compared_sides, view.examples)

@@ -92,13 +92,13 @@ def export(
     if found.binary and output is None and audio is None and sys.stdout.isatty():
         raise click.UsageError(f"{found.name} is binary and cannot be printed; name a file: --output RUN{found.ending}")
     with open_local_store() as store:
-        found_runs = map(store.runs.find_scored, runs or ("latest",))
+        found_runs = map(store.runs.find_as_of_scoring, runs or ("latest",))
         chosen = {each.reference: with_calibrations(store, each) for each in found_runs}
         if len(chosen) > 1:
             get_multi_run_writer(found)  # raises before anything is written
         several = [select_results(store, each, selection) for each in chosen.values()]
         results = chain.from_iterable(each.results() for each in several)
-        damaged = _export_audio(store, results, audio) if audio else []
+        damaged = _export_audio_and_list_damaged(store, results, audio) if audio else []
         _write_runs(found, several, output, audio)
     if damaged:
         files = terminal.pluralise(len(damaged), "file")
@@ -132,7 +132,7 @@ def _make_recording_finder(audio_folder: Path, page_folder: Path) -> "Callable[[
     return find_recording
 
 
-def _export_audio(store: "Store", results: "Iterable[tuple[Case, Result]]", folder: Path) -> list[str]:
+def _export_audio_and_list_damaged(store: "Store", results: "Iterable[tuple[Case, Result]]", folder: Path) -> list[str]:
     """Write a stereo WAV and a log for each call, named by case, model, variant and repeat.
 
     Return the recordings that could not be read; one damaged file does not stop the export of the others.

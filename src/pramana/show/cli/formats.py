@@ -20,11 +20,11 @@ from pramana.report import terminal
     help="Maximum number of problems to show",
 )
 @click.option("--lint", is_flag=True, help="Also warn about style: vague IDs, short outcomes, mixed tags")
-@click.option("--all", "print_all", is_flag=True, help="Print every warning, including repeated ones")
+@click.option("--all", "print_repeated_warnings", is_flag=True, help="Print every warning, including repeated ones")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 @click.option("--github", is_flag=True, help="Print GitHub annotations")
 def validate(
-    paths: tuple[Path, ...], *, max_errors: int, lint: bool, print_all: bool, as_json: bool, github: bool
+    paths: tuple[Path, ...], *, max_errors: int, lint: bool, print_repeated_warnings: bool, as_json: bool, github: bool
 ) -> int:
     """Check suites (.jsonl), scenarios and voice agent descriptions (.yaml, .yml).
 
@@ -33,7 +33,9 @@ def validate(
     """
     if as_json and github:
         raise click.UsageError("--json and --github cannot be combined; choose one")
-    report = load.validate(paths or (BUILT_IN_SUITES_FOLDER, load.LIBRARY_FOLDER), max_errors=max_errors, lint=lint)
+    report = load.validate(
+        paths or (BUILT_IN_SUITES_FOLDER, load.BUILT_IN_SCENARIOS_FOLDER), max_errors=max_errors, lint=lint
+    )
     problems = report.problems
     if as_json:
         terminal.print_json(
@@ -54,7 +56,7 @@ def validate(
         for each in problems:
             click.echo(terminal.format_github_annotation(each))
     else:
-        terminal.print_problems(list(problems), fold_warnings=not print_all)
+        terminal.print_problems(list(problems), fold_warnings=not print_repeated_warnings)
     if problems.not_shown_count:
         click.echo(f"… and {problems.not_shown_count:,} more; --max-errors shows more of them")
     counts = [terminal.pluralise(report.files, "file")]

@@ -182,7 +182,7 @@ def report(run: str, *, as_json: bool) -> None:
     from pramana.report.judging import render_judge_report
 
     with open_local_store() as store:
-        found = make_judge_report(store, store.runs.find_scored(run))
+        found = make_judge_report(store, store.runs.find_as_of_scoring(run))
     if as_json:
         terminal.print_json(terminal.views_to_plain(found))
         return

@@ -42,7 +42,7 @@ def mcp(*, max_cost_usd: float | None, role: "Role") -> int:
     `mcp`. Exit code: 0 when the client disconnects, 2 without the extra.
     """
     from pramana.app import App, Credential
-    from pramana.app.spending import LocalProgram, SpendingLimit
+    from pramana.app.spending import LocalProgramSettings, SpendingLimit
     from pramana.request import format_cost_limit
 
     try:
@@ -53,7 +53,9 @@ def mcp(*, max_cost_usd: float | None, role: "Role") -> int:
         raise InvalidInput(f"pramana mcp needs the MCP SDK; install it: {make_install_command('mcp')}") from None
     with open_local_store() as store:
         advice = SET_LIMIT_ADVICE if max_cost_usd is None else RAISE_LIMIT_ADVICE
-        app = App(store, local_program=LocalProgram(SpendingLimit(max_cost_usd, advice), project_folder=Path.cwd()))
+        app = App(
+            store, local_program=LocalProgramSettings(SpendingLimit(max_cost_usd, advice), user_code_folder=Path.cwd())
+        )
         app.refresh_settings()
         credential = Credential(app.access.make_startup_token(role, "of this MCP server"))
         money = (

@@ -58,13 +58,13 @@ def list_(context: click.Context, providers: tuple[str, ...], *, refresh: bool, 
 
 
 def _print_models(providers: tuple[str, ...], *, refresh: bool, as_json: bool) -> int:
-    from pramana.app.models import list_offers as find_offers
-    from pramana.run.accounts import ProviderReach
+    from pramana.app.models import list_offered_models as find_offers
+    from pramana.run.accounts import ProviderAccess
 
     with open_local_store() as store:
         registered = [each.id for each in store.providers.list()]
         offers = find_offers(
-            ProviderReach(store.providers.find_registered), registered, refresh=refresh, only_providers=providers
+            ProviderAccess(store.providers.find_registered), registered, refresh=refresh, only_providers=providers
         )
     if as_json:
         terminal.print_json({each.provider: {"models": each.models, "problem": each.problem} for each in offers})
@@ -105,8 +105,8 @@ def pull_weights(name: str) -> None:
         return
     bar: Any = None
     shown = 0
-    wanted = weights.find_weights(name)
-    click.echo(f"Downloading {wanted.title} ({wanted.archive_size / 1e6:.0f} MB)", err=True)
+    wanted = weights.find_pinned_weights(name)
+    click.echo(f"Downloading {wanted.title} ({wanted.archive_size_bytes / 1e6:.0f} MB)", err=True)
     if wanted.remark:
         click.echo(f"  {wanted.remark}", err=True)
 

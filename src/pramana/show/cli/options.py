@@ -162,17 +162,21 @@ QUIET_OPTION = click.option("--quiet", is_flag=True, help="Print no progress, on
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON")
 
 
-def add_scoring_options(judge: str, embedder: str) -> Callable[[_Command], _Command]:
-    """Add the options that say what scores replies; `judge` and `embedder` describe the defaults."""
+def add_scoring_options(judge_default_note: str, embedder_default_note: str) -> Callable[[_Command], _Command]:
+    """Add the options that say what scores replies; the notes describe the defaults."""
     return _add_options(
         click.option(
             "--judge",
             "judges",
             multiple=True,
             metavar="MODEL",
-            help=f"Judge model; several form a panel [default: {judge}]",
+            help=f"Judge model; several form a panel [default: {judge_default_note}]",
         ),
-        click.option("--embedder", metavar="MODEL", help=f"Embedding model, or local [default: {embedder}]"),
+        click.option(
+            "--embedder",
+            metavar="MODEL",
+            help=f"Embedding model, or local [default: {embedder_default_note}]",
+        ),
         click.option(
             "--scorer",
             "scorers",
@@ -184,16 +188,16 @@ def add_scoring_options(judge: str, embedder: str) -> Callable[[_Command], _Comm
 
 
 def add_cost_limit_options(
-    limit_type: Callable[[click.ParamType[Any]], click.ParamType[Any]] = lambda plain: plain,
+    wrap_limit_type: Callable[[click.ParamType[Any]], click.ParamType[Any]] = lambda plain: plain,
 ) -> Callable[[_Command], _Command]:
-    """Add the limits on cost and tokens; `limit_type` makes their types from the plain ones, such as `OrNone`."""
+    """Add the limits on cost and tokens; `wrap_limit_type` makes their types from the plain ones, such as `OrNone`."""
     return _add_options(
         click.option(
-            "--max-cost", "max_cost_usd", type=limit_type(POSITIVE_FLOAT), metavar="USD", help="Cost limit (USD)"
+            "--max-cost", "max_cost_usd", type=wrap_limit_type(POSITIVE_FLOAT), metavar="USD", help="Cost limit (USD)"
         ),
         click.option(
             "--max-total-tokens",
-            type=limit_type(click.IntRange(1)),
+            type=wrap_limit_type(click.IntRange(1)),
             metavar="N",
             help="Token limit, input and output",
         ),

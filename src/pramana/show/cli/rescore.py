@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pramana.request import Selection
     from pramana.store.store import Store
 
-OUTPUT_COLUMNS = 80
+OUTPUT_WIDTH_CHARS = 80
 _ENDED_EARLY_NOTE = "Ended early: replies that were not scored again keep their earlier verdicts."
 
 
@@ -50,12 +50,12 @@ _ENDED_EARLY_NOTE = "Ended early: replies that were not scored again keep their 
     ),
 )
 @click.argument("run", default="latest")
-@add_scoring_options(judge="as in the run", embedder="as in the run")
+@add_scoring_options(judge_default_note="as in the run", embedder_default_note="as in the run")
 @add_selection_options
 @add_cost_limit_options()
 @CONCURRENCY_OPTION
 @click.option(
-    "--use", "number", type=click.IntRange(0), metavar="N", help="Make scoring N current again; score nothing"
+    "--use", "scoring_number", type=click.IntRange(0), metavar="N", help="Make scoring N current again; score nothing"
 )
 @QUIET_OPTION
 @JSON_OPTION
@@ -69,7 +69,7 @@ def rescore(
     concurrency: int,
     max_cost_usd: float | None,
     max_total_tokens: int | None,
-    number: int | None,
+    scoring_number: int | None,
     quiet: bool,
     as_json: bool,
 ) -> int:
@@ -85,7 +85,7 @@ def rescore(
 
     from pramana.app.calibrations import with_calibrations
     from pramana.app.rescoring import rescoring_view
-    from pramana.bench import rescore_run
+    from pramana.bench import add_scoring_to_run
     from pramana.report.progress import LiveProgress
     from pramana.report.rescoring import NO_NEW_VERDICT
     from pramana.report.selection import select_results
@@ -94,9 +94,9 @@ def rescore(
     from pramana.run.engine import Stop
     from pramana.show.cli.signals import SignalHandler
 
-    if number is not None:
-        _refuse_options_with_use(click.get_current_context())
-        _use_scoring(run, number, as_json=as_json)
+    if scoring_number is not None:
+        _check_use_option_conflicts(click.get_current_context())
+        _make_scoring_current(run, scoring_number, as_json=as_json)
         return 0
     with open_local_store() as store:
         selected = select_results(store, store.runs.find(run), selection)
@@ -105,7 +105,7 @@ def rescore(
         earlier = store.scorings.list_finished(found)[-1].number
         stop, expected = Stop(), sum(1 for _ in selected.results()) if selection else found.stored
         with LiveProgress(expected, quiet=quiet or as_json) as live, SignalHandler(stop):
-            work = rescore_run(
+            work = add_scoring_to_run(
                 store,
                 found,
                 judges[0] if judges else None,
@@ -113,7 +113,7 @@ def rescore(
                 other_judges=judges[1:],
                 embedder=embedder,
                 scorers=scorers,
-                results=selected.results(),
+                results_to_rescore=selected.results(),
                 watch=live,
                 stop=stop,
             )
@@ -140,9 +140,9 @@ def rescore(
         return code
 
 
-def _refuse_options_with_use(context: click.Context) -> None:
+def _check_use_option_conflicts(context: click.Context) -> None:
     """Refuse scoring options together with --use, which scores nothing."""
-    may_stand = {"run", "number", "quiet", "as_json"}
+    may_stand = {"run", "scoring_number", "quiet", "as_json"}
     typed = [
         each.opts[0]
         for each in context.command.params
@@ -152,13 +152,13 @@ def _refuse_options_with_use(context: click.Context) -> None:
         raise click.UsageError(f"{', '.join(typed)} cannot be combined with --use, which scores nothing")
 
 
-def _use_scoring(run: str, number: int, *, as_json: bool) -> None:
+def _make_scoring_current(run: str, scoring_number: int, *, as_json: bool) -> None:
     """Make a scoring of a run current, and list all of them."""
     from pramana.app.rescoring import make_scoring_current
     from pramana.report.rescoring import print_scorings
 
     with open_local_store() as store:
-        found = make_scoring_current(store, store.runs.find(run), number)
+        found = make_scoring_current(store, store.runs.find(run), scoring_number)
     if as_json:
         terminal.print_json(terminal.views_to_plain(found))
     else:
@@ -171,10 +171,10 @@ def _print_rescoring(run: Run, view: "RescoringView", *, err: bool = False) -> N
     click.echo(err=err)
     for line in render_rescoring(run, view).split("\n"):
         click.echo(
-            terminal.wrap_text(line.lstrip(), OUTPUT_COLUMNS, "  " if line.startswith(" ") else "", "    "), err=err
+            terminal.wrap_text(line.lstrip(), OUTPUT_WIDTH_CHARS, "  " if line.startswith(" ") else "", "    "), err=err
         )
     if not err:
-        click.echo(terminal.wrap_text(f"Earlier scorings: pramana show {run.id} --scorings", OUTPUT_COLUMNS))
+        click.echo(terminal.wrap_text(f"Earlier scorings: pramana show {run.id} --scorings", OUTPUT_WIDTH_CHARS))
 
 
 def _print_ended_early(store: "Store", run: Run, previous_scoring_number: int, *, as_json: bool) -> None:

@@ -97,7 +97,7 @@ _EXIT_CODES_WORST_FIRST = (1, 3, 4, 0)
     metavar="FILE",
     help="System prompt",
 )
-@add_scoring_options(judge="each model judges itself", embedder="MiniLM, embedded")
+@add_scoring_options(judge_default_note="each model judges itself", embedder_default_note="MiniLM, embedded")
 @click.option(
     "--modality",
     "modalities",
@@ -182,7 +182,7 @@ _EXIT_CODES_WORST_FIRST = (1, 3, 4, 0)
 @QUIET_OPTION
 @JSON_OPTION
 @click.pass_context
-def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selection", **given: Any) -> int:
+def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selection", **option_values: Any) -> int:
     """Test models on the cases in PATHS: suites, scenarios, or folders of them.
 
     PATHS may also be `library:` (the built-in scenarios), `store:` (all scenarios of the store) or `store:ID`. Without
@@ -199,25 +199,25 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     from pramana.show.cli.signals import SignalHandler
     from pramana.store import open_store
 
-    _check_option_conflicts(context, paths, given)
-    if given["output"]:
-        choose_exporter(given["output"])  # refuses an unknown file extension before anything is sent
-    request, limits = make_request(paths, given, selection), None
-    if given["dry_run"]:
-        return _print_estimate(context, request, as_json=given["as_json"])
-    quiet = given["quiet"] or given["as_json"]
+    _check_option_conflicts(context, paths, option_values)
+    if option_values["output"]:
+        choose_exporter(option_values["output"])  # refuses an unknown file extension before anything is sent
+    request, limits = make_request(paths, option_values, selection), None
+    if option_values["dry_run"]:
+        return _print_estimate(context, request, as_json=option_values["as_json"])
+    quiet = option_values["quiet"] or option_values["as_json"]
     stack, store, begun = ExitStack(), open_store(settings.database_url()), None
     try:
-        baseline = find_baseline(given["baseline"], given["fail_on"], stack)
-        begun = _create_or_find_run(context, store, request, given, baseline)
-        limits = None if given["resume"] is None else _merge_resumed_limits(context, begun)
-        if given["id_file"]:
-            given["id_file"].write_text(f"{begun.id}\n", encoding="utf-8")
+        baseline = find_baseline(option_values["baseline"], option_values["fail_on"], stack)
+        begun = _create_or_find_run(context, store, request, option_values, baseline)
+        limits = None if option_values["resume"] is None else _merge_resumed_limits(context, begun)
+        if option_values["id_file"]:
+            option_values["id_file"].write_text(f"{begun.id}\n", encoding="utf-8")
         pull_missing_weights(begun.plan, _pull_weights)
         cache = ReplyCache(settings.data_folder() / "cache") if request.cache else None
-        if cache and not given["quiet"]:
+        if cache and not option_values["quiet"]:
             _print_never_cached_note(begun)
-        if given["resume"] is None and not given["quiet"]:
+        if option_values["resume"] is None and not option_values["quiet"]:
             _print_judge_notes(store, begun)
         suite = terminal.fit_to_width(begun.plan.suite, 40)
         heading = f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to run"
@@ -230,10 +230,10 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
             try:
                 ended = run_sync(store, begun, limits or request.limits, live, stop, cache=cache)
             except PramanaError:
-                _delete_id_file_if_unstarted(store, begun, given["id_file"])
+                _delete_id_file_if_unstarted(store, begun, option_values["id_file"])
                 raise
         store.release_connections()  # frees some MB of the writing connection for the summary
-        return _report_run(store, ended, stop, given, baseline)
+        return _report_run(store, ended, stop, option_values, baseline)
     except KeyboardInterrupt:
         if begun:
             _record_interrupted(store, begun)
@@ -333,7 +333,7 @@ def _record_interrupted(store: "Store", run: Run) -> None:
     import signal
 
     from pramana.report.resuming import format_resume_advice
-    from pramana.run.engine import INTERRUPTED
+    from pramana.run.engine import INTERRUPTED_BY_USER_REASON
     from pramana.store.queue import make_process_name
 
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignored for a moment only
@@ -341,7 +341,7 @@ def _record_interrupted(store: "Store", run: Run) -> None:
         with suppress(PramanaError):  # also raised if the run was deleted because it could not start
             left = store.runs.read(run.id)
             if (holder := store.queue.find_holder(run.id)) in (None, make_process_name()):
-                store.queue.finish(run.id, holder, "interrupted", INTERRUPTED)
+                store.queue.finish(run.id, holder, "interrupted", INTERRUPTED_BY_USER_REASON)
             if left.stored < left.expected:
                 click.echo(f"\nResume with: {format_resume_advice(run)}", err=True)
     finally:

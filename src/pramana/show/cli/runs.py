@@ -177,7 +177,7 @@ def show(run: str, *, selection: "Selection", scorings: bool, as_json: bool) -> 
     if scorings and selection:
         raise click.UsageError("--scorings lists all scorings of the run; remove the filters")
     with open_local_store() as store:
-        found = store.runs.find_scored(run)
+        found = store.runs.find_as_of_scoring(run)
         if scorings:
             _print_scorings(store, found, as_json=as_json)
             return

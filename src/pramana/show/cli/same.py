@@ -122,12 +122,12 @@ def same(models: tuple[str, ...], selection: "Selection", **given: Any) -> int:
 
 
 def _make_request(models: tuple[str, ...], selection: "Selection", given: dict[str, Any]) -> "SameRequest":
-    from pramana.load import parse_path
+    from pramana.load import parse_case_path
     from pramana.request import Limits
     from pramana.sameness import PAIRS_AT_ONCE, SameRequest
     from pramana.show.cli.run import read_system_prompt
 
-    paths = tuple(parse_path(each) for each in models[2:])
+    paths = tuple(parse_case_path(each) for each in models[2:])
     if paths and (given["suite"] or given["tier"]):
         raise click.UsageError("--suite and --tier cannot be combined with PATH: name files or a tier, not both")
     return SameRequest(
@@ -170,7 +170,7 @@ def _start_test(request: "SameRequest", given: dict[str, Any]) -> int:
     from pramana.errors import BudgetSpent
     from pramana.planning import pull_missing_weights
     from pramana.report.sameness import PairProgress
-    from pramana.run.engine import INTERRUPTED, Stop
+    from pramana.run.engine import INTERRUPTED_BY_USER_REASON, Stop
     from pramana.sameness import create_same_run
     from pramana.show.cli.models import pull_weights
     from pramana.show.cli.signals import SignalHandler
@@ -189,14 +189,14 @@ def _start_test(request: "SameRequest", given: dict[str, Any]) -> int:
             try:
                 ended = run_sync(store, begun, request.limits, live, stop)
             except KeyboardInterrupt:
-                stop(INTERRUPTED)
+                stop(INTERRUPTED_BY_USER_REASON)
                 ended = store.runs.read(begun.id)
         code = _print_view(same_view(store, ended), as_json=given["as_json"])
         if stop.error is not None:
             click.echo(f"pramana: {stop.error}", err=True)
             if code == 4 and not isinstance(stop.error, BudgetSpent):
                 return stop.error.exit_code
-        return 130 if stop.reason == INTERRUPTED else code
+        return 130 if stop.reason == INTERRUPTED_BY_USER_REASON else code
     finally:
         store.close()
 

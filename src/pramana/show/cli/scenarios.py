@@ -18,14 +18,14 @@ from pramana.show.cli.options import SERVER_TOKEN_OPTION, OutputPath, open_local
 
 if TYPE_CHECKING:
     from pramana.app.scenarios import ScenarioFilter, ScenarioView
-    from pramana.app.views import Listed
+    from pramana.app.views import ListPage
     from pramana.load.scenario import LocatedScenario
     from pramana.show.remote import ServerClient
     from pramana.store.scenarios import ImportMode, ImportResult
 
 PROGRESS_AFTER_S = 2.0
 """Work that takes less time shows no progress."""
-PAGE_SIZE = 500
+SCENARIOS_PER_REQUEST = 500
 """Scenarios per request to a server."""
 DEFAULT_LIST_LIMIT = 10_000_000
 
@@ -68,13 +68,13 @@ def import_(
     not valid or, with `--mode fail`, an ID exists; 3 if the import could not be done.
     """
     from pramana.app.documents import iterate_file_documents, read_documents
-    from pramana.load import LIBRARY_FOLDER
+    from pramana.load import BUILT_IN_SCENARIOS_FOLDER
     from pramana.load.problems import Problems
 
     if not paths and not library:
         raise click.UsageError("name a file or folder, or pass --library for the built-in scenarios")
     remote = _make_server_client(url, token) if url else None
-    files = _list_files((*paths, *([LIBRARY_FOLDER] if library else [])))
+    files = _list_files((*paths, *([BUILT_IN_SCENARIOS_FOLDER] if library else [])))
     problems = Problems()
     watched = _iterate_with_progress(files, "Reading", "file", len(files), quiet=as_json)
     placed = read_documents(iterate_file_documents(watched, problems), problems)
@@ -169,7 +169,7 @@ def _print_import_result(result: "ImportResult", file_count: int, *, dry_run: bo
 
 # ── Filters ──
 
-_repeatable_option: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
+_REPEATABLE_OPTION_ARGUMENTS: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
 _TYPES = ("task-completion", "information-retrieval", "conversation-flow")
 _DIFFICULTIES = ("easy", "medium", "hard")
 _FILTER_OPTIONS = (
@@ -177,15 +177,15 @@ _FILTER_OPTIONS = (
     click.option(
         "--difficulty", type=click.Choice(_DIFFICULTIES), multiple=True, help="Filter by difficulty (repeatable)"
     ),
-    click.option("--language", **_repeatable_option, help="Filter by language (repeatable)"),
+    click.option("--language", **_REPEATABLE_OPTION_ARGUMENTS, help="Filter by language (repeatable)"),
     click.option(
         "--tag",
-        **_repeatable_option,
+        **_REPEATABLE_OPTION_ARGUMENTS,
         help="Filter by tag; any must match; `domain:` matches all tags with that prefix (repeatable)",
     ),
-    click.option("--all-tags", **_repeatable_option, help="Filter by tag; all must match (repeatable)"),
+    click.option("--all-tags", **_REPEATABLE_OPTION_ARGUMENTS, help="Filter by tag; all must match (repeatable)"),
     click.option("--text", default="", help="Filter by text in ID, name, prompt or expected outcome"),
-    click.option("--id", **_repeatable_option, help="Filter by ID (repeatable)"),
+    click.option("--id", **_REPEATABLE_OPTION_ARGUMENTS, help="Filter by ID (repeatable)"),
 )
 _FROM_OPTION = click.option("--from", "url", metavar="URL", help="Server to use [default: local store]")
 _IDS_ARGUMENT = click.argument("ids", nargs=-1, required=True, metavar="ID...")
@@ -238,21 +238,21 @@ def list_(*, filters: "ScenarioFilter", limit: int | None, url: str | None, toke
 _IMPORT_HINT = "import some with pramana scenarios import FILE"
 
 
-def _list_locally(filters: "ScenarioFilter", limit: int | None) -> "Listed[ScenarioView]":
+def _list_locally(filters: "ScenarioFilter", limit: int | None) -> "ListPage[ScenarioView]":
     from pramana.app.scenarios import scenario_views
 
     with open_local_store() as store:
         return scenario_views(store, filters.selection(), 0, limit or DEFAULT_LIST_LIMIT)
 
 
-def _list_remotely(remote: "ServerClient", filters: "ScenarioFilter", limit: int | None) -> "Listed[ScenarioView]":
+def _list_remotely(remote: "ServerClient", filters: "ScenarioFilter", limit: int | None) -> "ListPage[ScenarioView]":
     from msgspec import convert, to_builtins
 
     from pramana.app.scenarios import ScenarioView
-    from pramana.app.views import Listed
+    from pramana.app.views import ListPage
 
     query = {name: value for name, value in to_builtins(filters).items() if value}
-    found, total, size = list[ScenarioView](), 1, min(limit or PAGE_SIZE, PAGE_SIZE)
+    found, total, size = list[ScenarioView](), 1, min(limit or SCENARIOS_PER_REQUEST, SCENARIOS_PER_REQUEST)
     while len(found) < min(total, limit or total):
         page = {"page": len(found) // size + 1, "pageSize": size}
         answer = _request_envelope(remote, "GET", "/api/scenarios", {**query, **page})
@@ -260,7 +260,7 @@ def _list_remotely(remote: "ServerClient", filters: "ScenarioFilter", limit: int
         if not answer["data"]:
             break
         found += convert(answer["data"], list[ScenarioView])
-    return Listed(found[:limit], total)
+    return ListPage(found[:limit], total)
 
 
 def _scenario_to_data(scenario: "ScenarioView") -> dict[str, Any]:
@@ -294,7 +294,7 @@ def delete(ids: tuple[str, ...], *, yes: bool, url: str | None, token: str | Non
     if not yes and sys.stdin is not None and sys.stdin.isatty():
         click.confirm(f"Delete {escape_control_characters(what)}?", abort=True, err=True)
     if url:
-        deleted = _delete_remotely(_make_server_client(url, token), ids)
+        deleted = _delete_and_get_restore_deadlines(_make_server_client(url, token), ids)
     else:
         with open_local_store() as store:
             deleted = [(each.scenario.id, each.restorable_until) for each in delete_scenarios(store, ids)]
@@ -308,10 +308,10 @@ def delete(ids: tuple[str, ...], *, yes: bool, url: str | None, token: str | Non
     )
 
 
-def _delete_remotely(remote: "ServerClient", ids: Sequence[str]) -> list[tuple[str, str]]:
+def _delete_and_get_restore_deadlines(remote: "ServerClient", ids: Sequence[str]) -> list[tuple[str, str]]:
     for each in ids:  # so that nothing is deleted when one is unknown
-        _request_envelope(remote, "GET", _scenario_path(each))
-    answers = [_request_envelope(remote, "DELETE", _scenario_path(each))["data"] for each in ids]
+        _request_envelope(remote, "GET", _make_scenario_api_path(each))
+    answers = [_request_envelope(remote, "DELETE", _make_scenario_api_path(each))["data"] for each in ids]
     return [(each["scenario"]["id"], each["restorableUntil"]) for each in answers]
 
 
@@ -327,7 +327,9 @@ def restore(ids: tuple[str, ...], *, url: str | None, token: str | None, as_json
     ids = tuple(dict.fromkeys(ids))
     if url:
         remote = _make_server_client(url, token)
-        restored = [_request_envelope(remote, "POST", f"{_scenario_path(each)}/restore")["data"]["id"] for each in ids]
+        restored = [
+            _request_envelope(remote, "POST", f"{_make_scenario_api_path(each)}/restore")["data"]["id"] for each in ids
+        ]
     else:
         with open_local_store() as store:
             restored = [each.id for each in restore_scenarios(store, ids)]
@@ -337,7 +339,7 @@ def restore(ids: tuple[str, ...], *, url: str | None, token: str | None, as_json
         click.echo(f"Restored {', '.join(map(escape_control_characters, restored))}")
 
 
-def _scenario_path(scenario_id: str) -> str:
+def _make_scenario_api_path(scenario_id: str) -> str:
     return f"/api/scenarios/{quoted(scenario_id, safe='')}"
 
 

@@ -53,18 +53,28 @@ class CannotListen(PramanaError, code="cannot_listen", exit_code=3):
 )
 @click.option("--api-only", is_flag=True, help="Serve only the API; another server executes the runs")
 @click.option(
-    "--allow-host", "hosts", multiple=True, metavar="NAME", help="Further host name to accept requests for (repeatable)"
+    "--allow-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Further host name to accept requests for (repeatable)",
 )
 @click.option(
     "--trust-proxy",
-    "proxies",
+    "trusted_proxies",
     multiple=True,
     metavar="ADDRESS",
     help="Proxy whose X-Forwarded-For is trusted (repeatable)",
 )
 @click.option("--no-auth", is_flag=True, help="Let all users of this machine in without a token")
 def serve(
-    *, host: str, port: int, api_only: bool, hosts: tuple[str, ...], proxies: tuple[str, ...], no_auth: bool
+    *,
+    host: str,
+    port: int,
+    api_only: bool,
+    allowed_hosts: tuple[str, ...],
+    trusted_proxies: tuple[str, ...],
+    no_auth: bool,
 ) -> int:
     """Start the web workbench and the HTTP API, and carry out the runs they start, until Ctrl-C.
 
@@ -76,21 +86,21 @@ def serve(
 
     if find_spec("uvicorn") is None:
         raise InvalidInput(f"pramana serve needs the server's packages; install them: {make_install_command('server')}")
-    trusted = tuple(map(_parse_network, proxies))
+    trusted = tuple(map(_parse_network, trusted_proxies))
     with open_local_store() as store:
         if api_only and store.database_kind == "sqlite":
             raise InvalidInput(
                 "--api-only is for a team's PostgreSQL, where another process executes the runs; set "
                 "PRAMANA_DATABASE_URL, or remove --api-only"
             )
-        for_others = not is_loopback(host) or bool(hosts) or bool(trusted)
+        for_others = not is_loopback(host) or bool(allowed_hosts) or bool(trusted)
         if for_others:
             whom = (
                 f"listening at {host}"
                 if not is_loopback(host)
-                else f"answering as {hosts[0]}"
-                if hosts
-                else f"answering for the proxy {proxies[0]}"
+                else f"answering as {allowed_hosts[0]}"
+                if allowed_hosts
+                else f"answering for the proxy {trusted_proxies[0]}"
             )
             if no_auth:
                 raise InvalidInput(
@@ -114,7 +124,7 @@ def serve(
             tokens_required=for_others,
             open_to_all=no_auth,
             api_only=api_only,
-            allowed_hosts=tuple(map(str.lower, hosts)),
+            allowed_hosts=tuple(map(str.lower, allowed_hosts)),
             trusted_proxies=trusted,
         )
         with _open_listening_socket(host, port) as listening:

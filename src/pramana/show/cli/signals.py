@@ -13,7 +13,7 @@ from pramana import clock
 if TYPE_CHECKING:
     from pramana.run.engine import Stop
 
-SECOND_SIGNAL_WINDOW_S = 2.0
+REPEATED_SIGNALS_IGNORED_S = 2.0
 """How long an immediate stop ignores further signals, so that it can write the results."""
 
 
@@ -38,14 +38,14 @@ class SignalHandler:
             signal.signal(each, before)
 
     def _on_signal(self, number: int, _: object) -> None:
-        from pramana.run.engine import INTERRUPTED
+        from pramana.run.engine import INTERRUPTED_BY_USER_REASON
 
-        self._stop(INTERRUPTED)
+        self._stop(INTERRUPTED_BY_USER_REASON)
         self._signal_count += 1
         if self._signal_count == 1:
             again = "press Ctrl-C again" if number == signal.SIGINT else "signal again"
             with suppress(OSError, RuntimeError):  # the terminal is gone, or a write to it was interrupted
                 click.echo(f"Finishing requests in flight; {again} to stop at once.", err=True)
-        elif self._clock() - self._last_signal_at > SECOND_SIGNAL_WINDOW_S:  # repeated presses count as one
+        elif self._clock() - self._last_signal_at > REPEATED_SIGNALS_IGNORED_S:  # repeated presses count as one
             self._last_signal_at = self._clock()
             raise KeyboardInterrupt

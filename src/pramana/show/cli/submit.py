@@ -50,12 +50,12 @@ class _Delivery:
 
 
 @click.command()
-@click.argument("what", metavar="RUN|FILE", required=False)
+@click.argument("run_or_file", metavar="RUN|FILE", required=False)
 @click.option("--to", "url", metavar="URL", required=True, help="Server address, such as http://localhost:3000")
 @SERVER_TOKEN_OPTION
 @click.option("--again", is_flag=True, help="Also submit runs that were submitted before")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
-def submit(what: str | None, *, url: str, token: str | None, again: bool, as_json: bool) -> int:
+def submit(run_or_file: str | None, *, url: str, token: str | None, again: bool, as_json: bool) -> int:
     """Submit results to a community server: a run, a results.json, or every finished run not submitted yet.
 
     Runs are sent one at a time. After a failure, no more runs are sent; repeat the command to submit the rest. Exit
@@ -68,12 +68,12 @@ def submit(what: str | None, *, url: str, token: str | None, again: bool, as_jso
         if not as_json:
             click.echo(escape_control_characters(line), err=True)
 
-    receiver = ServerClient(_normalise_url(url), token, returns_rate_limits=True)
+    receiver = ServerClient(_normalise_url(url), token, returns_429_responses=True)
     done: list[_Delivery] = []
     failure: PramanaError | None = None
     with open_local_store() as store:
-        there = set() if again else store.submissions.list_delivered(receiver.url)
-        parcels = _list_deliveries(store, what)
+        there = set() if again else store.submissions.list_delivered_keys(receiver.url)
+        parcels = _list_deliveries(store, run_or_file)
         pending = [each for each in parcels if each.submission_key not in there]
         if pending:
             say(_SENT_FIELDS_NOTE)
@@ -109,7 +109,7 @@ def _describe_delivery(delivery: _Delivery) -> str:
 
 def _print_report(
     url: str,
-    done: list[_Delivery],
+    sent_deliveries: list[_Delivery],
     unsent_count: int,
     submitted_before_count: int,
     failure: PramanaError | None,
@@ -119,7 +119,8 @@ def _print_report(
     if as_json:
         said = failure and {"error": str(failure), "code": failure.code}
         sent = [
-            {"subject": each.submission_key, "name": each.name, **each.counts, "notes": each.notes} for each in done
+            {"subject": each.submission_key, "name": each.name, **each.counts, "notes": each.notes}
+            for each in sent_deliveries
         ]
         there = {"to": url, "submitted": sent, "submitted_before": submitted_before_count}
         terminal.print_json({**there, "remaining": unsent_count, "failure": said})
@@ -131,14 +132,14 @@ def _print_report(
         click.echo(
             f"{terminal.pluralise(unsent_count, 'run')} not submitted; repeat the command to submit the rest.", err=True
         )
-    elif not done:
+    elif not sent_deliveries:
         known = (
             f"; {terminal.pluralise(submitted_before_count, 'run')} submitted before" if submitted_before_count else ""
         )
         click.echo(f"Nothing to submit{known}.")
-    if done:
-        results = sum(each.counts["accepted"] for each in done)
-        click.echo(f"Submitted {terminal.pluralise(len(done), 'run')} to {url}: {results:,} new results.")
+    if sent_deliveries:
+        results = sum(each.counts["accepted"] for each in sent_deliveries)
+        click.echo(f"Submitted {terminal.pluralise(len(sent_deliveries), 'run')} to {url}: {results:,} new results.")
 
 
 # ── Collecting ──

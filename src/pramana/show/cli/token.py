@@ -52,24 +52,26 @@ def token() -> None:
 )
 @click.option(
     "--allow-private-addresses/--no-allow-private-addresses",
-    "allow",
+    "allow_private_addresses",
     default=None,
     help="With the first token: whether the server may still call models at private addresses, such as localhost "
     "[default: ask; no without a terminal]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
-def create(name: str, *, role: str, days: int | None, allow: bool | None, as_json: bool) -> None:
+def create(name: str, *, role: str, days: int | None, allow_private_addresses: bool | None, as_json: bool) -> None:
     """Create a token called NAME [default: its role] and print it.
 
     The token is shown only once: only its hash is stored.
     """
     with open_local_store() as store:
         is_first = not store.tokens.has_ever_had_token() and not store.preferences.read().allow_private_addresses
-        if is_first and allow is None and _is_interactive():
-            allow = click.confirm(f"{_FIRST_TOKEN_NOTE} Allow this for everyone with a token?", err=True)
+        if is_first and allow_private_addresses is None and _is_interactive():
+            allow_private_addresses = click.confirm(
+                f"{_FIRST_TOKEN_NOTE} Allow this for everyone with a token?", err=True
+            )
         made, secret = store.tokens.create(name or role, role, days)
-        if allow is not None:
-            store.preferences.write({"allow_private_addresses": allow})
+        if allow_private_addresses is not None:
+            store.preferences.write({"allow_private_addresses": allow_private_addresses})
     if as_json:
         shown = {"id": made.id, "name": made.name, "role": made.role, "expires": made.expires, "token": secret}
         terminal.print_json(shown)
@@ -79,7 +81,7 @@ def create(name: str, *, role: str, days: int | None, allow: bool | None, as_jso
         f"Token {made.id} of {made.name} ({made.role}), {_describe_validity(made)}; it is not shown again.", err=True
     )
     click.echo("Send it as: Authorization: Bearer TOKEN", err=True)
-    if is_first and not allow:
+    if is_first and not allow_private_addresses:
         click.echo(
             "From now on the server refuses models at private addresses, such as localhost. To allow them, use "
             "Settings > Server in the workbench, or allowPrivateAddresses in PATCH /api/settings.",

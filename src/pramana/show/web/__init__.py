@@ -14,7 +14,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pramana.app import App
-from pramana.show.api import make_routes
+from pramana.show.api import make_app_without_gate
 from pramana.show.api.gate import Gate
 
 PAGE_MODULES = (
@@ -43,7 +43,7 @@ _CONTENT_SECURITY_POLICY = (
 
 def make_app(serving: App) -> ASGIApp:
     """Return the API and the workbench of a server, behind the gate."""
-    routes = make_routes(serving)
+    routes = make_app_without_gate(serving)
     pages = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     _install_pages(pages, routes)
     of_routes = routes.router.lifespan_context
@@ -57,16 +57,16 @@ def make_app(serving: App) -> ASGIApp:
     return Gate(_Dispatcher(routes, pages), serving)
 
 
-def _install_pages(pages: FastAPI, routes: FastAPI) -> None:
+def _install_pages(pages: FastAPI, api_app: FastAPI) -> None:
     """Register the pages and everything they need."""
     import nicegui
 
     from pramana.show.web.kit import frame, sockets, style
 
-    nicegui.app.state.app_layer = routes.state.serving
+    nicegui.app.state.app_layer = api_app.state.serving
     style.install_style()
     frame.install_not_found_page()
-    sockets.install_socket_rules(routes.state.serving)
+    sockets.install_socket_rules(api_app.state.serving)
     for name in (*PAGE_MODULES, "sign_in"):
         import_module(f"pramana.show.web.pages.{name}")
     nicegui.ui.run_with(

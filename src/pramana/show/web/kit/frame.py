@@ -44,7 +44,7 @@ def register_page(path: str, title: str, *required_use_cases: Callable[..., Any]
             desk = PageContext(request)
             if desk.user.role is None:
                 return RedirectResponse(desk.sign_in_url, 303)
-            await desk.record_change_position()
+            await desk.remember_latest_change_number()
             _add_page_frame(desk)
             with _add_content():
                 try:

@@ -18,10 +18,10 @@ from starlette.requests import Request
 from pramana.app import App, required_role
 from pramana.app.access import Credential, User
 from pramana.app.runs import follow_changes, follow_run
-from pramana.app.tail import ChangeView, Heartbeat, MissedView, RunEvent
+from pramana.app.tail import ChangeView, Heartbeat, MissedChangesView, RunEvent
 from pramana.errors import COMMAND_HINTS, HintKey, InvalidInput, PramanaError, Problem
 from pramana.request import struct_from_texts
-from pramana.show.api.envelope import log_unexpected_error, public_message, request_user
+from pramana.show.api.envelope import get_request_user, log_unexpected_error, public_message
 from pramana.show.web.kit.style import THEME_COOKIE_NAME
 
 _View = TypeVar("_View")
@@ -71,7 +71,7 @@ class PageContext:
     def __init__(self, request: Request, credential: Credential | None = None) -> None:
         self._app: App = nicegui.app.state.app_layer
         self._since: int | None = None
-        self.user: User = request_user(request)
+        self.user: User = get_request_user(request)
         self.path: dict[str, str] = {name: str(value) for name, value in request.path_params.items()}
         self.query = request.query_params
         self.address = request.url.path
@@ -81,7 +81,7 @@ class PageContext:
         self.theme = request.cookies.get(THEME_COOKIE_NAME)
         self._credential: Credential = credential or request.scope["pramana.credential"]
 
-    async def record_change_position(self) -> None:
+    async def remember_latest_change_number(self) -> None:
         """Record the position in the change feed before the page reads any data, so that no later change is missed."""
         self._since = await self._app.event_tail.latest_change_number()
 
@@ -110,13 +110,13 @@ class PageContext:
             raise UseCaseRefused(500, log_unexpected_error(error), "defect") from error
 
     def read_request(
-        self, struct: type[_Filter], texts: Mapping[str, str | Sequence[str] | None] | None = None, **given: Any
+        self, struct: type[_Filter], texts: Mapping[str, str | Sequence[str] | None] | None = None, **fixed_values: Any
     ) -> _Filter:
         """Parse the query string, or the given texts, into the request struct of a use case."""
         stated = texts if texts is not None else {name: self.query.getlist(name) for name in self.query}
         try:
             return struct_from_texts(
-                struct, {name: each for name, each in stated.items() if each not in ("", [""])}, **given
+                struct, {name: each for name, each in stated.items() if each not in ("", [""])}, **fixed_values
             )
         except InvalidInput as error:
             raise UseCaseRefused(
@@ -147,7 +147,9 @@ class PageContext:
             telling = background_tasks.create(notify(), name="notify a page of changes")
             try:
                 async for each in await follow_changes(self._app, self._credential, self._since):
-                    if isinstance(each, MissedView) or (isinstance(each, ChangeView) and each.kind in object_kinds):
+                    if isinstance(each, MissedChangesView) or (
+                        isinstance(each, ChangeView) and each.kind in object_kinds
+                    ):
                         news.set()
             finally:
                 telling.cancel()

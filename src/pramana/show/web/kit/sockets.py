@@ -21,7 +21,7 @@ from pramana.show.web.kit.page_context import make_sign_in_url
 
 MAX_TAB_ID_LENGTH = 100
 """Characters of a tab's id; a browser's has 36."""
-TAB_LIFETIME_S = 600.0
+TAB_STORAGE_LIFETIME_S = 600.0
 _UPLOAD_PATH_PREFIX = "/_nicegui/client/"
 _CLEANUP_BY_SOCKET_ID: dict[str, ExitStack] = {}
 """The watch on the user of each open socket; closing it ends the watch."""
@@ -29,7 +29,7 @@ _CLEANUP_BY_SOCKET_ID: dict[str, ExitStack] = {}
 
 def install_socket_rules(serving: App) -> None:
     """Wrap NiceGUI's message handlers with these checks."""
-    app.storage.max_tab_storage_age = TAB_LIFETIME_S
+    app.storage.max_tab_storage_age = TAB_STORAGE_LIFETIME_S
     core.sio.eio.cors_allowed_origins = []
     handlers: dict[str, Callable[..., Any]] = core.sio.handlers["/"]
     for name in ("event", "javascript_response", "ack", "handshake"):

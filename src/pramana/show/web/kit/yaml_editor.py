@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nicegui import ui
 
-from pramana.app.scenarios import ReadScenario, validate_document
+from pramana.app.scenarios import LocatedValidScenario, validate_document
 from pramana.errors import Problem
 from pramana.report.markup import SafeHtml, join_html, render_untrusted_text, render_with_sign, tag
 from pramana.show.web.kit import parts
@@ -37,14 +37,14 @@ class CheckedDocument:
 
     text: str
     problems: Sequence[Problem] = ()
-    valid_scenarios: Sequence[ReadScenario] = ()
+    valid_scenarios: Sequence[LocatedValidScenario] = ()
     """Its valid scenarios."""
-    also: Sequence[Problem] = ()
+    page_problems: Sequence[Problem] = ()
     """Problems that only the page can find."""
 
     @property
     def all_problems(self) -> Sequence[Problem]:
-        return [*self.problems, *self.also]
+        return [*self.problems, *self.page_problems]
 
     @property
     def is_valid(self) -> bool:
@@ -62,7 +62,7 @@ async def check_document(context: PageContext, text: str) -> CheckedDocument:
         found = await context.call(validate_document, text)
     except UseCaseRefused as error:
         return CheckedDocument(text, [Problem(str(error))])
-    return CheckedDocument(text, found.problems, found.read)
+    return CheckedDocument(text, found.problems, found.valid_scenarios)
 
 
 class YamlEditor:
@@ -108,7 +108,7 @@ class YamlEditor:
         return self._box.value or ""
 
     @property
-    def is_kept(self) -> bool:
+    def is_saved(self) -> bool:
         return self.text == self.saved_text
 
     def mark_saved(self, text: str) -> None:
@@ -138,7 +138,7 @@ class YamlEditor:
         if self._may_be_empty and not text.strip():
             return CheckedDocument(text)
         found = await check_document(self._context, text)
-        return replace(found, also=await self._extra_check(found)) if self._extra_check else found
+        return replace(found, page_problems=await self._extra_check(found)) if self._extra_check else found
 
     def show_problems(self, checked: CheckedDocument) -> None:
         """Mark the problems and list them below."""

@@ -42,7 +42,7 @@ def render_scenario(scenario: Scenario) -> SafeHtml:
             tag("p", render_tags(scenario.tags)) if scenario.tags else None,
             tag("ol", (tag("li", _render_scenario_turn(each)) for each in lines), class_="script"),
             tag("h3", "A good agent"),
-            _render_speech(scenario.expected_outcome),
+            _render_message_text(scenario.expected_outcome),
         ]
     )
 
@@ -52,7 +52,7 @@ def render_case(case: Mapping[str, Any]) -> SafeHtml:
     asked = case["input"]
     turns = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
     assertion = msgspec.convert({**case["assertion"], "ideal": case.get("ideal")}, StatedAssertion)
-    said = (join_html([tag("dt", turn["role"]), tag("dd", _render_speech(turn["content"]))]) for turn in turns)
+    said = (join_html([tag("dt", turn["role"]), tag("dd", _render_message_text(turn["content"]))]) for turn in turns)
     tagged = case["metadata"].get("tags") or ()
     return join_html(
         [
@@ -86,7 +86,7 @@ def _render_tag(name: str, url: str | None) -> SafeHtml:
     )
 
 
-def _render_speech(text: str) -> SafeHtml:
+def _render_message_text(text: str) -> SafeHtml:
     return tag("div", render_text(text, MAX_TEXT_LENGTH), dir="auto", class_="speech")
 
 
@@ -100,7 +100,7 @@ def _render_scenario_turn(turn: ScenarioTurn) -> SafeHtml:
     return join_html(
         [
             tag("span", when, class_="small quiet"),
-            _render_speech(turn.say),
+            _render_message_text(turn.say),
             tag("p", "From the recording ", render_untrusted_text(recorded), class_="small quiet")
             if recorded
             else None,

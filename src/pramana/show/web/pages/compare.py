@@ -127,7 +127,7 @@ async def _draw_comparison(context: PageContext, request: CompareRequest, base: 
     _draw_flips(data, request.page, noun, context)
     _draw_changed_replies(data, context)
     any_judge = None if request.any_judge else context.make_page_url(anyJudge=True, page=None)
-    parts.add_markup(render_excluded(data, any_judge, choose_noun(base.variants, new.variants, left_out=True)))
+    parts.add_markup(render_excluded(data, any_judge, choose_noun(base.variants, new.variants, for_excluded=True)))
 
 
 def _find_unfinished_runs(base: RunView, new: RunView) -> list[tuple[str, RunView]]:
@@ -250,22 +250,22 @@ def _draw_comparison_refusal(context: PageContext, error: UseCaseRefused, base: 
         parts.add_refusal_box(error)
 
 
-def _add_model_links(context: PageContext, parameter: str, base: RunView, new: RunView) -> None:
-    run, word = (base, "before") if parameter == "model" else (new, "now")
+def _add_model_links(context: PageContext, model_query_parameter: str, base: RunView, new: RunView) -> None:
+    run, word = (base, "before") if model_query_parameter == "model" else (new, "now")
     one_run = base.reference == new.reference
     with parts.open_box("warn stack", role="alert"):
         if not one_run:
             parts.add_paragraph(f"The run {word} has {len(run.models):,} models. Choose one:")
-        elif parameter == "model":
+        elif model_query_parameter == "model":
             parts.add_paragraph(f"The run has {len(run.models):,} models. Choose the first to compare:")
         else:
             parts.add_paragraph("Choose the model to compare it with:")
         with parts.open_box("row"):
             for model in run.models:
-                changed = {parameter: model, "page": None}
-                if parameter == "model" and not context.query.get("newModel"):
+                changed = {model_query_parameter: model, "page": None}
+                if model_query_parameter == "model" and not context.query.get("newModel"):
                     changed["newModel"] = _find_matching_model(model, base, new)
-                if not one_run or parameter == "model" or model != context.query.get("model"):
+                if not one_run or model_query_parameter == "model" or model != context.query.get("model"):
                     parts.add_markup(
                         tag("a", render_untrusted_text(model, 80), href=context.make_page_url(**changed), class_="btn")
                     )
@@ -307,17 +307,17 @@ async def _draw_chooser(context: PageContext, *, has_both_sides: bool) -> None:
     if not choosing.chosen:
         choosing.select_run("new", listed[0])
     for missing in _LABELS_BY_SIDE.keys() - choosing.chosen.keys():
-        words = await _suggest_other_side(context, choosing, missing)
+        words = await _select_other_side_and_explain(context, choosing, missing)
         if not has_both_sides:
             parts.add_paragraph(words, quiet=True)
     _draw_form(choosing)
 
 
-async def _suggest_other_side(context: PageContext, selection: "_SideSelection", missing_side: str) -> str:
+async def _select_other_side_and_explain(context: PageContext, selection: "_SideSelection", missing_side: str) -> str:
     """Choose the missing side if there is a comparable run or model; return the sentence that explains it."""
     (named,) = selection.chosen.values()
     before = missing_side == "base"
-    found, of = await _find_similar_run(context, named, must_be_older=before)
+    found, of = await _find_run_of_same_cases(context, named, must_be_older=before)
     if found or len(named.models) > 1:
         selection.select_run(missing_side, found or named)
         other = "the previous run of the same cases" if before else "the newest other run of the same cases"
@@ -325,7 +325,9 @@ async def _suggest_other_side(context: PageContext, selection: "_SideSelection",
     return f"No {'earlier' if before else 'other'} run has the same cases{of}. Choose a run to compare it with."
 
 
-async def _find_similar_run(context: PageContext, run: RunView, *, must_be_older: bool) -> tuple[RunView | None, str]:
+async def _find_run_of_same_cases(
+    context: PageContext, run: RunView, *, must_be_older: bool
+) -> tuple[RunView | None, str]:
     """Return the newest other run of the same cases (`must_be_older`: an older one), and the limit of the search."""
     if run.cases_digest is None:  # the run was deleted
         return None, ""
@@ -360,7 +362,7 @@ class _SideSelection:
             self.model["new"] = next(each for each in run.models if each != self.model["base"])
 
     @property
-    def is_one_run(self) -> bool:
+    def has_same_run_on_both_sides(self) -> bool:
         """Whether the same run is chosen for both sides."""
         return len({run.reference for run in self.chosen.values()}) == 1 == len(self.chosen) - 1
 
@@ -377,7 +379,7 @@ def _draw_form(selection: _SideSelection) -> None:
     runs: dict[str, ui.select] = {}
 
     def side_words() -> Mapping[str, str]:
-        return {"base": "A", "new": "B"} if selection.is_one_run else _LABELS_BY_SIDE
+        return {"base": "A", "new": "B"} if selection.has_same_run_on_both_sides else _LABELS_BY_SIDE
 
     def add_run_field(which: str) -> None:
         def on_choice(value: str) -> None:

@@ -6,10 +6,10 @@ from typing import Any, Literal, NamedTuple
 from pramana.analyse.comparison import DAY_NOTE
 from pramana.analyse.labels import TWO_RUN_LABELS, make_model_labels, shorten_names
 from pramana.analyse.numbers import (
+    format_difference_in_points,
     format_duration,
     format_error_rate,
     format_percent,
-    format_points,
     format_time_difference,
 )
 from pramana.app.comparison_sides import describe_request_differences
@@ -30,7 +30,7 @@ from pramana.report.markup import (
     tag,
 )
 from pramana.report.pictures import draw_difference
-from pramana.report.prose import render_prose, render_reply
+from pramana.report.prose import render_plain_prose, render_reply
 from pramana.report.result_detail import list_prompt_turns
 from pramana.show.web.kit import make_url
 
@@ -54,17 +54,17 @@ _MEDIANS_NOTE = (
 Noun = Literal["case", "answer"]
 
 
-def choose_noun(base: Sequence[str], new: Sequence[str], *, left_out: bool = False) -> Noun:
+def choose_noun(base_variants: Sequence[str], new_variants: Sequence[str], *, for_excluded: bool = False) -> Noun:
     """Return the unit that is counted: cases, or answers if cases were sent in several variants.
 
     The variants that both sides share are compared; excluded cases are counted as answers once one side has several.
 
     >>> one, two = ("text",), ("text", "voice")
-    >>> choose_noun(one, one), choose_noun(two, two), choose_noun(one, two), choose_noun(one, two, left_out=True)
+    >>> choose_noun(one, one), choose_noun(two, two), choose_noun(one, two), choose_noun(one, two, for_excluded=True)
     ('case', 'answer', 'case', 'answer')
     """
-    ways = set(base), set(new)
-    several = max(map(len, ways)) if left_out else len(ways[0] & ways[1])
+    ways = set(base_variants), set(new_variants)
+    several = max(map(len, ways)) if for_excluded else len(ways[0] & ways[1])
     return "answer" if several > 1 else "case"
 
 
@@ -75,21 +75,25 @@ class SideNames(NamedTuple):
     new: str
     are_models: bool
 
-    def make_pass_rate_label(self, side: str) -> SafeHtml:
+    def make_pass_rate_label(self, side_name: str) -> SafeHtml:
         """Return the label of the share that a side passed."""
-        return join_html(["Passed, ", render_untrusted_text(side)]) if self.are_models else SafeHtml(f"Passed {side}")
+        return (
+            join_html(["Passed, ", render_untrusted_text(side_name)])
+            if self.are_models
+            else SafeHtml(f"Passed {side_name}")
+        )
 
-    def make_reply_label(self, side: str) -> str:
+    def make_reply_label(self, side_name: str) -> str:
         """Return the accessible name of a side's reply."""
-        return f"Reply of {side}" if self.are_models else f"Reply {side}"
+        return f"Reply of {side_name}" if self.are_models else f"Reply {side_name}"
 
-    def make_heading(self, side: str) -> str:
+    def make_heading(self, side_name: str) -> str:
         """Return a side as a heading."""
-        return side if self.are_models else side.capitalize()
+        return side_name if self.are_models else side_name.capitalize()
 
-    def make_closing_phrase(self, side: str) -> str:
+    def make_closing_phrase(self, side_name: str) -> str:
         """Return a side at the end of a phrase."""
-        return f"for {side}" if self.are_models else side
+        return f"for {side_name}" if self.are_models else side_name
 
 
 def name_sides(data: ComparisonView) -> SideNames:
@@ -126,9 +130,9 @@ def render_verdict(data: ComparisonView, noun: Noun = "case") -> SafeHtml:
             tag(
                 "p",
                 "Difference of the pass rate: ",
-                tag("strong", _use_typographic_minus(format_points(data.difference)), class_="number"),
-                f", 95 % interval {_use_typographic_minus(format_points(low))} to "
-                f"{_use_typographic_minus(format_points(high))}.",
+                tag("strong", _use_typographic_minus(format_difference_in_points(data.difference)), class_="number"),
+                f", 95 % interval {_use_typographic_minus(format_difference_in_points(low))} to "
+                f"{_use_typographic_minus(format_difference_in_points(high))}.",
             ),
             draw_difference(data.difference, data.interval),
             tag("p", explain_p_value(data.p_value, data.test, noun), class_="quiet small"),
@@ -186,11 +190,11 @@ def _format_pass_rate(rate: float | None) -> str:
 
 
 def _render_side(
-    run: RunView, side: str, model: str, compared_rate: float | None, overall_rate: float | None
+    run: RunView, side_name: str, model: str, compared_rate: float | None, overall_rate: float | None
 ) -> SafeHtml:
     """Return one side, with its overall pass rate where that differs from the rate over the compared cases."""
     named = render_link(make_url(f"/runs/{run.reference}"), render_untrusted_text(run.suite, 200))
-    called = [] if model == side else [render_untrusted_text(model, 200), tag("br")]
+    called = [] if model == side_name else [render_untrusted_text(model, 200), tag("br")]
     said: list[HtmlChild] = [*called, named, ", ", render_time(run.created_at)]
     if format_percent(compared_rate) != format_percent(overall_rate):
         what = "the whole run" if len(run.models) == 1 else "this model in the whole run"
@@ -259,7 +263,7 @@ def _make_measurement_headings(data: ComparisonView, noun: Noun) -> tuple[str, s
 def _render_measurement_row(each: ChangeView, noun: Noun) -> tuple[HtmlChild, ...]:
     timed = each.unit == "seconds"
     shown = format_duration if timed else format_error_rate
-    by = format_time_difference if timed else format_points
+    by = format_time_difference if timed else format_difference_in_points
     ends = ("no bound" if end is None else by(end) for end in each.interval or ())
     named = each.what[:1].upper() + each.what[1:]
     return (
@@ -328,39 +332,39 @@ def render_replies(pairs: Sequence[Sequence[ResultDetailView | None]], data: Com
         )
         for pair in pairs
     ]
-    return join_html([_render_request(first.case), *halves])
+    return join_html([_render_prompt_and_expected(first.case), *halves])
 
 
-def _render_request(case: CaseView) -> SafeHtml:
+def _render_prompt_and_expected(case: CaseView) -> SafeHtml:
     lines = list_prompt_turns(case)
     prompt = "\n\n".join(each.text if len(lines) == 1 else f"{each.role}: {each.text}" for each in lines)
     expected = case.expected_outcome or "\n".join(case.ideals)
     how = case.assertion.type if case.assertion else None
     return tag(
         "div",
-        tag("div", tag("h3", "Prompt"), render_prose(prompt, "Prompt")),
+        tag("div", tag("h3", "Prompt"), render_plain_prose(prompt, "Prompt")),
         tag(
             "div",
             tag("h3", f"Expected ({how})" if how else "Expected"),
-            render_prose(expected or "", "Expected"),
+            render_plain_prose(expected or "", "Expected"),
         ),
         class_="halves",
     )
 
 
-def _render_reply(sides: SideNames, side: str, run: str, result: ResultDetailView | None) -> SafeHtml:
-    head = render_untrusted_text(sides.make_heading(side))
+def _render_reply(sides: SideNames, side_name: str, run: str, result: ResultDetailView | None) -> SafeHtml:
+    head = render_untrusted_text(sides.make_heading(side_name))
     if result is None:
         return tag("div", tag("h3", head), tag("p", "This side has no such repeat.", class_="quiet"))
     repeat = f", repeat {result.repeat + 1}" if result.repeat else ""
     took = f" in {format_duration(result.latency_seconds)}" if result.latency_seconds is not None else ""
     link = render_link(
-        make_url(f"/runs/{run}/results/{result.seq}"), f"Full result {sides.make_closing_phrase(side)}{repeat}"
+        make_url(f"/runs/{run}/results/{result.seq}"), f"Full result {sides.make_closing_phrase(side_name)}{repeat}"
     )
     return tag(
         "div",
         tag("h3", head, f"{repeat}: ", render_outcome(result.outcome), tag("span", took, class_="quiet")),
-        _render_reply_text(result, f"{sides.make_reply_label(side)}{repeat}"),
+        _render_reply_text(result, f"{sides.make_reply_label(side_name)}{repeat}"),
         tag("p", render_untrusted_text(result.reason, 400), class_="small quiet") if result.reason else None,
         tag("p", link),
     )

@@ -12,7 +12,7 @@ from nicegui import ui
 from pramana.app.documents import Document
 from pramana.app.runs import create_run
 from pramana.app.scenarios import (
-    ReadScenario,
+    LocatedValidScenario,
     ScenarioFilter,
     ScenarioView,
     change_scenario,
@@ -160,7 +160,7 @@ class _EditorPage:
             self._state.set_content(tag("span", "Read-only: saving needs the role editor.", class_="quiet"))
             return
         is_new = self._scenario is None
-        said = "Not saved yet" if is_new else "All changes are saved" if self._editor.is_kept else "Unsaved changes"
+        said = "Not saved yet" if is_new else "All changes are saved" if self._editor.is_saved else "Unsaved changes"
         self._state.set_content(tag("span", said, class_="quiet"))
 
     async def _find_page_problems(self, checked: CheckedDocument) -> list[Problem]:
@@ -219,7 +219,7 @@ class _EditorPage:
                 change_scenario,
                 stored_scenario.id,
                 fields,
-                replace_all=True,
+                replace_whole_scenario=True,
                 seen_updated_at=stored_scenario.updated_at,
             )
         except UseCaseRefused as error:
@@ -262,10 +262,10 @@ class _EditorPage:
             return
         if now.updated_at == before.updated_at:
             return
-        text = await _export_yaml(self._context, before.id) if self._editor.is_kept else None
+        text = await _export_yaml(self._context, before.id) if self._editor.is_saved else None
         if self._scenario is not before:
             return
-        if text is not None and self._editor.is_kept:  # check again: the user may have typed during the export
+        if text is not None and self._editor.is_saved:  # check again: the user may have typed during the export
             await self._show_saved_version(now, text)
             parts.show_notification("Another user has changed this scenario; the editor now shows the new version")
         else:
@@ -310,7 +310,7 @@ class _EditorPage:
     # ── Deleting ──
 
     async def _delete(self, scenario_id: str) -> None:
-        if not self._editor.is_kept and not await parts.ask_confirmation(
+        if not self._editor.is_saved and not await parts.ask_confirmation(
             "Delete the scenario and your unsaved changes?",
             "The scenario can be restored for one day; unsaved changes cannot be restored.",
             "Delete",
@@ -325,5 +325,5 @@ class _EditorPage:
             self._set_scenario(await self._context.call(restore_scenario, self._scenario.id))
 
 
-def _make_problem_at_id(message: str, scenario: ReadScenario) -> Problem:
+def _make_problem_at_id(message: str, scenario: LocatedValidScenario) -> Problem:
     return Problem(message, "id", scenario.line, scenario.column)

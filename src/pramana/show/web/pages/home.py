@@ -31,7 +31,7 @@ MAX_MODEL_CARDS = 6
 """Models shown over time, taken from the newest runs."""
 MAX_RUNS_PER_MODEL = 30
 """Runs drawn for each model."""
-_series_key = attrgetter("cases_digest", "variant", "setup_digest")
+_get_trend_key = attrgetter("cases_digest", "variant", "setup_digest")
 """The key that all points of one trend share."""
 
 
@@ -76,12 +76,12 @@ class _HomePage:
 
     async def refresh(self) -> None:
         """Update the page. After an error it stays as it is until the next change."""
-        if not self._is_busy():
+        if not self._is_welcome_step_under_way():
             found = await self.read_data()
-            if not self._is_busy() and not self._place.is_deleted:
+            if not self._is_welcome_step_under_way() and not self._place.is_deleted:
                 self.show_data(found)
 
-    def _is_busy(self) -> bool:
+    def _is_welcome_step_under_way(self) -> bool:
         return any(each.busy for each in (self._welcome, self._untried_panel) if each)  # keep its progress
 
     def show_data(self, data: _HomeData) -> None:
@@ -90,7 +90,7 @@ class _HomePage:
                 self._drawn = self._untried_panel = None
                 self._welcome = welcome.WelcomePanel(self._context)
                 with parts.redraw(self._place):
-                    self._welcome.show_both_steps(data.weights)
+                    self._welcome.show_question_and_call_steps(data.weights)
             return
         if self._drawn is None:
             self._welcome, self._drawn = None, self._draw_panels()
@@ -166,9 +166,9 @@ def _render_model_card(history: HistoryView) -> SafeHtml:
     """
     finished = [each for each in history.runs if each.status == "finished"]
     if not finished:
-        return _render_card(history, [tag("p", "No run has finished yet.", class_="quiet")])
+        return _wrap_in_model_card(history, [tag("p", "No run has finished yet.", class_="quiet")])
     newest = finished[-1]
-    same = [each for each in finished if _series_key(each) == _series_key(newest)]
+    same = [each for each in finished if _get_trend_key(each) == _get_trend_key(newest)]
     rated = [
         _make_trend_point(each, each.pass_rate, *(each.interval or (None, None)))
         for each in same
@@ -202,7 +202,7 @@ def _render_model_card(history: HistoryView) -> SafeHtml:
             draw_time_trend([each for each, _ in timed]),
         ]
     about = tag("p", render_untrusted_text(newest.suite, 80), f"{way}, {count}", class_="quiet small")
-    return _render_card(history, [about, *drawn])
+    return _wrap_in_model_card(history, [about, *drawn])
 
 
 def _make_trend_point(
@@ -211,7 +211,7 @@ def _make_trend_point(
     return TrendPoint(value, low, high, datetime.fromisoformat(run.created_at), make_url(f"/runs/{run.run}"))
 
 
-def _render_card(history: HistoryView, contents: Sequence[SafeHtml]) -> SafeHtml:
+def _wrap_in_model_card(history: HistoryView, contents: Sequence[SafeHtml]) -> SafeHtml:
     return tag(
         "section",
         tag(

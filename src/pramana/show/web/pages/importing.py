@@ -40,7 +40,7 @@ MODE_LABELS = {
     "fail": "Fail: import nothing if any ID exists",
 }
 NOTHING_SELECTED_NOTE = tag("p", "Nothing selected yet: choose files, or paste a document.", class_="quiet")
-MAX_SHOWN_ITEMS = 100
+MAX_SHOWN_IDS_OR_PROBLEMS = 100
 """Maximum number of ids shown, and of problems per document."""
 MAX_LISTED_DOCUMENTS = 50
 """Maximum number of documents listed, each with its buttons; those with errors come first."""
@@ -243,7 +243,7 @@ class _ImportPage:
             if names_with_reasons:
                 named = (
                     tag("li", render_untrusted_text(name, 200), f": {why}")
-                    for name, why in names_with_reasons[:MAX_SHOWN_ITEMS]
+                    for name, why in names_with_reasons[:MAX_SHOWN_IDS_OR_PROBLEMS]
                 )
                 said = tag("summary", f"{len(names_with_reasons):,} left out")
                 parts.add_markup(tag("details", said, tag("ul", named, class_="ids small")))
@@ -266,7 +266,9 @@ class _ImportPage:
                 )
             parts.add_button("Leave out", leave_out, "plain", small=True, accessible_label=f"Leave {document.name} out")
         if document is not self._edited and problems:
-            parts.add_markup(render_problems(problems[:MAX_SHOWN_ITEMS], as_buttons=False)).classes("problems small")
+            parts.add_markup(render_problems(problems[:MAX_SHOWN_IDS_OR_PROBLEMS], as_buttons=False)).classes(
+                "problems small"
+            )
 
     async def _edit_document(self, document: Document) -> None:
         """Open a document in the editor; the previous document keeps the text typed last."""
@@ -277,7 +279,7 @@ class _ImportPage:
 
     async def _on_check(self, checked: CheckedDocument) -> None:
         """Store the checked text of the editor in its document."""
-        self._edited.checked = replace(checked, also=())
+        self._edited.checked = replace(checked, page_problems=())
         await self._update_file_list()
         await self._preview_import()
 
@@ -328,10 +330,10 @@ class _ImportPage:
 
     async def _find_changed_fields(self, preview: ImportedView) -> dict[str, list[str]]:
         """Return the differences in each scenario that would be replaced."""
-        ids = preview.updated[:MAX_SHOWN_ITEMS]
+        ids = preview.updated[:MAX_SHOWN_IDS_OR_PROBLEMS]
         if not ids:
             return {}
-        found = await self._context.call(list_scenarios, ScenarioPage(id=ids, page_size=MAX_SHOWN_ITEMS))
+        found = await self._context.call(list_scenarios, ScenarioPage(id=ids, page_size=MAX_SHOWN_IDS_OR_PROBLEMS))
         there = {each.id: asdict(each) for each in found.items}
         now = {each.id: asdict(each) for each in preview.scenarios if each.id in there}
         return {
@@ -389,7 +391,7 @@ def _render_refusal(error: UseCaseRefused) -> SafeHtml:
     said = tag("p", "Nothing would be imported: ", render_untrusted_text(str(error)), class_="warn trouble")
     places = [
         tag("li", render_untrusted_text(each.file), f", line {each.line:,}: ", render_untrusted_text(each.message))
-        for each in error.problems[:MAX_SHOWN_ITEMS]
+        for each in error.problems[:MAX_SHOWN_IDS_OR_PROBLEMS]
     ]
     return join_html([said, tag("ul", places, class_="ids small")]) if places else said
 
@@ -451,7 +453,11 @@ def _render_ids(
         if len(ids) == 1
         else f"{len(ids):,} scenarios {plural_phrase or singular_phrase}"
     )
-    more = tag("li", f"and {len(ids) - MAX_SHOWN_ITEMS:,} more") if len(ids) > MAX_SHOWN_ITEMS else None
+    more = (
+        tag("li", f"and {len(ids) - MAX_SHOWN_IDS_OR_PROBLEMS:,} more")
+        if len(ids) > MAX_SHOWN_IDS_OR_PROBLEMS
+        else None
+    )
     return join_html(
-        [tag("p", tag("b", head)), tag("ul", map(render_id, ids[:MAX_SHOWN_ITEMS]), more, class_="ids small")]
+        [tag("p", tag("b", head)), tag("ul", map(render_id, ids[:MAX_SHOWN_IDS_OR_PROBLEMS]), more, class_="ids small")]
     )

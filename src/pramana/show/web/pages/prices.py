@@ -74,7 +74,9 @@ class _PriceForm:
                 )
 
     def _show_current_price(self, price: PriceView | None) -> None:
-        self._current_price.set_content(tag("p", _describe_source(price), class_="quiet") if price else SafeHtml(""))
+        self._current_price.set_content(
+            tag("p", _render_current_price(price), class_="quiet") if price else SafeHtml("")
+        )
         self._current_price.set_visibility(price is not None)
 
     async def refresh(self) -> None:
@@ -109,10 +111,10 @@ def _render_notes(price_list: PriceList) -> SafeHtml:
         f"that runs it, and that file takes precedence over {price_list.published_source}."
     )
     said = [tag("p", words, class_="quiet")]
-    if price_list.file_problem:
+    if price_list.prices_file_problem:
         wrong = "This server’s prices.toml cannot be read, and no run can start until it is fixed: "
         said.append(
-            tag("div", tag("div", wrong, render_untrusted_text(price_list.file_problem)), class_="warn trouble")
+            tag("div", tag("div", wrong, render_untrusted_text(price_list.prices_file_problem)), class_="warn trouble")
         )
     return join_html(said)
 
@@ -164,7 +166,7 @@ def _render_origin(price: PriceView, published_label: str) -> SafeHtml:
     return tag("span", "unknown", class_="errored")
 
 
-def _describe_source(price: PriceView) -> SafeHtml:
+def _render_current_price(price: PriceView) -> SafeHtml:
     if price.problem:
         return tag("span", render_untrusted_text(price.problem))
     if not price.steps:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _VENDOR_URL_HINT = "empty: the vendor’s own, {}"
-_OWN_URL_HINT = "empty: the vendor’s own"
+_VENDOR_URL_HINT_WITHOUT_ADDRESS = "empty: the vendor’s own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class ProviderKind:
     is_key_required: bool = True
     needs_model_to_probe: bool = False
     """Whether a connection test needs to know which agent to call."""
-    has_description: bool = False
+    is_described_in_yaml: bool = False
 
 
 _MODEL_HINT = "used if a run names only the provider; empty: none"
@@ -105,7 +105,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
         "elevenlabs": ProviderKind(
             "ElevenLabs",
             "An agent of ElevenLabs.",
-            url_hint=_OWN_URL_HINT,
+            url_hint=_VENDOR_URL_HINT_WITHOUT_ADDRESS,
             model_label="Agent’s id",
             model_hint="ID of the agent to call; empty: each run names the agent",
             key_hint="empty for a public agent",
@@ -115,7 +115,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
         "deepgram": ProviderKind(
             "Deepgram",
             "Deepgram’s voice agent, with a language model of your choice.",
-            url_hint=_OWN_URL_HINT,
+            url_hint=_VENDOR_URL_HINT_WITHOUT_ADDRESS,
             model_label="Language model",
             model_hint="such as gpt-4o-mini; empty: each run names the model",
             key_hint="your Deepgram API key",
@@ -124,7 +124,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
         "vapi": ProviderKind(
             "Vapi",
             "An assistant of Vapi.",
-            url_hint=_OWN_URL_HINT,
+            url_hint=_VENDOR_URL_HINT_WITHOUT_ADDRESS,
             model_label="Assistant’s id",
             model_hint="ID of the assistant to call; empty: each run names the assistant",
             key_hint="your private Vapi key",
@@ -168,7 +168,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
             "{model}",
             key_hint="value of {key} in the description",
             is_key_required=False,
-            has_description=True,
+            is_described_in_yaml=True,
         ),
     },
     "On this machine": {

@@ -16,7 +16,7 @@ from pramana.app.providers import (
     ProviderView,
     VariableView,
     change_provider,
-    check_description,
+    check_agent_description,
     create_provider,
     delete_provider,
     list_providers,
@@ -263,7 +263,7 @@ class _ProviderForm:
                     kind.url_hint,
                     now.base_url if now else None,
                 )
-            if kind.has_description:
+            if kind.is_described_in_yaml:
                 self._editor = self._add_description_editor(now)
             if kind.model_label:
                 label = kind.model_label if name in ("twilio", "pipecat") else f"{kind.model_label} (optional)"
@@ -321,7 +321,7 @@ class _ProviderForm:
                     await self._context.call(change_provider, self._now.id, stated)
             except UseCaseRefused as error:
                 raise self._relocate_errors(error) from None
-            if find_kind(self._name).has_description:
+            if find_kind(self._name).is_described_in_yaml:
                 self._editor.mark_saved(self._editor.text)
             ui.navigate.to("/settings/providers")
 
@@ -331,7 +331,7 @@ class _ProviderForm:
             found["base_url"] = self._read_field("baseUrl")
         if kind.model_label:
             found["model"] = self._read_field("arguments.model")
-        if kind.has_description:
+        if kind.is_described_in_yaml:
             found["description"] = self._editor.text
         key = (await self._key.read_value()).strip() if self._key else ""
         if key or (self._remove_key and self._remove_key.value):
@@ -358,7 +358,7 @@ class _DescriptionEditor(YamlEditor):
     async def check_text(self, text: str) -> CheckedDocument:
         """Check a description."""
         try:
-            return CheckedDocument(text, (await self._context.call(check_description, text)).problems)
+            return CheckedDocument(text, (await self._context.call(check_agent_description, text)).problems)
         except UseCaseRefused as error:
             return CheckedDocument(text, [Problem(str(error))])
 

@@ -36,9 +36,9 @@ from pramana.report.markup import (
     render_untrusted_text,
     tag,
 )
-from pramana.report.prose import render_prose
+from pramana.report.prose import render_plain_prose
 from pramana.report.result_detail import render_checks, render_exchange, render_expected, render_system_prompt
-from pramana.report.run_summary import make_wait_tile
+from pramana.report.run_summary import make_voice_to_voice_tile
 from pramana.report.selection import SELECTION_SUFFIX
 from pramana.request import MODEL_PARAMETER_FIELDS
 from pramana.show.api.envelope import published_field_name
@@ -57,7 +57,7 @@ FILTER_NAMES = ("outcome", "model", "case", "text", "tag")
 """The query parameters that filter results."""
 
 
-def draw_filters(context: PageContext, run: RunDetailView) -> Callable[[Iterable[str]], None]:
+def draw_filters_and_get_tag_suggester(context: PageContext, run: RunDetailView) -> Callable[[Iterable[str]], None]:
     """Add the filters of a results table, with values from the address; return a function that suggests tags."""
     query = context.query
 
@@ -154,14 +154,14 @@ def _render_row(
         *((render_untrusted_text(describe_variation(run, each), 160),) if shows_variation else ()),
         said,
         _render_excerpt(each.reason) if each.reason else "",
-        format_duration_or_outcome(each),
+        format_duration_or_cached(each),
         format_result_cost(each),
     )
 
 
 def describe_variation(run: RunDetailView, each: ResultView) -> str:
     """Return what distinguishes a result from others of the same case: model, variant, repeat."""
-    return figures.describe_variation(run.models, run.variants, run.repeats, each)
+    return figures.describe_model_variant_and_repeat(run.models, run.variants, run.repeats, each)
 
 
 def _render_reply_excerpt(each: ResultView) -> SafeHtml:
@@ -180,7 +180,7 @@ def _render_excerpt(text: str) -> SafeHtml:
     )
 
 
-def format_duration_or_outcome(each: ResultView) -> str:
+def format_duration_or_cached(each: ResultView) -> str:
     """Return the duration of a result, or that it comes from the cache."""
     return "from the cache" if each.cached else figures.format_duration(each.latency_seconds)
 
@@ -224,7 +224,7 @@ def render_plan(run: RunDetailView) -> SafeHtml:
         "details",
         tag("summary", "The plan: parameters, system prompt, judge, versions"),
         render_facts(said, "sheet"),
-        join_html([tag("h3", "System prompt"), render_prose(prompt, "System prompt")]) if prompt else None,
+        join_html([tag("h3", "System prompt"), render_plain_prose(prompt, "System prompt")]) if prompt else None,
         join_html([tag("h3", "Notes"), render_json(notes, "Notes")]) if notes else None,
         class_="plan",
     )
@@ -259,11 +259,11 @@ def make_new_run_url(run: RunDetailView, suites: Iterable[ListedView]) -> str | 
     who = {"model": run.models, "repeats": run.repeats if run.repeats != DEFAULTS_BY_PATH["repeats"] else None}
     found: dict[str, Any] = {}
     for each in (
-        _make_case_parameters(run, suites),
+        _make_case_query(run, suites),
         who,
-        _make_modality_parameters(run),
-        _make_request_parameters(run.plan),
-        _make_limit_parameters(run.limits),
+        _make_modality_query(run),
+        _make_sampling_and_judge_query(run.plan),
+        _make_limit_query(run.limits),
     ):
         if each is None:
             return None
@@ -272,7 +272,7 @@ def make_new_run_url(run: RunDetailView, suites: Iterable[ListedView]) -> str | 
     return made if len(made) <= LONGEST else None
 
 
-def _make_case_parameters(run: RunDetailView, suites: Iterable[ListedView]) -> dict[str, Any] | None:
+def _make_case_query(run: RunDetailView, suites: Iterable[ListedView]) -> dict[str, Any] | None:
     """Return the parameters for tier and scenarios; None if the cases come from files or are part of a tier."""
     named, selection = run.suite, dict(run.selection)
     found: dict[str, Any] = {}
@@ -294,7 +294,7 @@ def _make_case_parameters(run: RunDetailView, suites: Iterable[ListedView]) -> d
     return {"suite": suite.version, "tier": tier, **found} if is_it else None
 
 
-def _make_modality_parameters(run: RunDetailView) -> dict[str, Any] | None:
+def _make_modality_query(run: RunDetailView) -> dict[str, Any] | None:
     """Return the parameters for modalities and condition."""
     variants = run.variants
     if variants == ("text",):
@@ -309,7 +309,7 @@ def _make_modality_parameters(run: RunDetailView) -> dict[str, Any] | None:
     return {"modality": [each.partition("+")[0] for each in variants], "condition": aloud[0].partition("+")[2]}
 
 
-def _make_request_parameters(plan_view: PlanView) -> dict[str, Any] | None:
+def _make_sampling_and_judge_query(plan_view: PlanView) -> dict[str, Any] | None:
     """Return the parameters for sampling, system prompt, judge, embedder and speech recognition."""
     if plan_view.scorers:  # the form has no field for them
         return None
@@ -331,7 +331,7 @@ def _make_request_parameters(plan_view: PlanView) -> dict[str, Any] | None:
     }
 
 
-def _make_limit_parameters(limits: LimitsView) -> dict[str, Any] | None:
+def _make_limit_query(limits: LimitsView) -> dict[str, Any] | None:
     """Return the limits that differ from the defaults; None if the form has no field for one."""
     found = {
         name: value
@@ -443,7 +443,7 @@ def _render_measurement_tiles(data: ResultDetailView) -> SafeHtml:
     first = ("First token", figures.format_duration(data.first_token_seconds), "")
     some: list[tuple[str, HtmlChild, HtmlChild]] = [
         *(_make_call_wait_tiles(data.checks) if data.audio else ()),
-        ("Duration", format_duration_or_outcome(data), ""),
+        ("Duration", format_duration_or_cached(data), ""),
         *(() if data.audio else (first,)),
         ("Tokens in", figures.format_tokens(data.input_tokens), cached),
         ("Tokens out", figures.format_tokens(data.output_tokens), ""),
@@ -460,7 +460,7 @@ def _make_call_wait_tiles(checks: Sequence[CheckView]) -> Iterator[tuple[str, Ht
                 check.name == CALL_CHECK
                 and (times := measure_latency(list_latency_observations(read_measured_lines(check.evidence)))).n
             ):
-                yield make_wait_tile(times, f"longest {figures.format_bounded_time(times.max)}")
+                yield make_voice_to_voice_tile(times, f"longest {figures.format_bounded_time(times.max)}")
 
 
 def _render_details(run: RunDetailView, data: ResultDetailView) -> SafeHtml:

@@ -27,8 +27,8 @@ from pramana.app.runs import (
     resume_run,
 )
 from pramana.app.suites import ListedView, list_suites
-from pramana.app.tail import CallsView, DeletedView, FinishedView, ProgressView, RunEvent
-from pramana.app.views import Listed, ResultView, RunDetailView, RunView
+from pramana.app.tail import CallsView, ProgressView, RunDeletedView, RunEndedView, RunEvent
+from pramana.app.views import ListPage, ResultView, RunDetailView, RunView
 from pramana.model import Outcome
 from pramana.report import figures
 from pramana.report.markup import (
@@ -46,7 +46,7 @@ from pramana.show.api.envelope import make_page_meta
 from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts
 from pramana.show.web.pages.results import (
     PAGE_SIZE,
-    draw_filters,
+    draw_filters_and_get_tag_suggester,
     make_new_run_url,
     render_plan,
     render_results_list,
@@ -76,7 +76,7 @@ MAX_NEWEST_FAILURES = 10
 """Failures shown live."""
 MAX_FIRST_FAILURES = 10
 """Failed and errored results shown above the table."""
-RATE_WINDOW_S = 15.0
+THROUGHPUT_WINDOW_S = 15.0
 """The window over which the rate is measured."""
 _SCROLL_TO_RESULTS_SCRIPT = """
 if (location.hash === "#results" && !window.pramanaScrolled) document.getElementById("results")?.scrollIntoView()
@@ -128,13 +128,13 @@ class _RunPage:
             self._summary = parts.add_markup(tag("p", adding_up, class_="quiet", role="status"))
             self._failed = parts.add_markup(SafeHtml())
             parts.add_markup(tag("h2", "Results", id="results", tabindex="-1"))
-            self._suggest_tags = draw_filters(self._context, self._run)
+            self._suggest_tags = draw_filters_and_get_tag_suggester(self._context, self._run)
             self._rows, self._pager = parts.add_markup(SafeHtml()), parts.add_markup(SafeHtml())
             self._scorings = ScoringsPanel(self._context, self._run, self._refresh)
             self._breakdowns = parts.add_markup(SafeHtml(), classes="breakdowns")
             parts.add_markup(render_plan(self._run))
         for event, held in (("mouseenter", True), ("focusin", True), ("mouseleave", False), ("focusout", False)):
-            self._newest.on(event, partial(self._hold_failures, held), args=[])
+            self._newest.on(event, partial(self._set_failure_list_frozen, held), args=[])
         self._timer = ui.timer(TICK_S, self._on_timer, active=False)
         summed = background_tasks.create(self._update_summary(), name="add up a run", context=ui.context.client)
         await self._draw_results()
@@ -179,7 +179,7 @@ class _RunPage:
             return
         counts = self._counts.add_streamed(run.summary.overall) if run.summary else None
         self._progress.set_content(
-            _render_progress(run, counts, self._measure_rate(), self._context.address, self._calls)
+            _render_progress(run, counts, self._measure_results_per_s(), self._context.address, self._calls)
         )
         if self._failures and not self._are_failures_held:
             listed = render_results_table(
@@ -187,16 +187,16 @@ class _RunPage:
             )
             self._newest.set_content(join_html([tag("h2", "Newest failures"), listed]))
 
-    def _hold_failures(self, is_held: bool) -> None:
+    def _set_failure_list_frozen(self, is_frozen: bool) -> None:
         """Freeze the list of newest failures while the user points at it or has focused a link in it."""
-        self._are_failures_held = is_held
+        self._are_failures_held = is_frozen
 
-    def _measure_rate(self) -> float | None:
+    def _measure_results_per_s(self) -> float | None:
         """Return the recent rate in results per second."""
         now = clock.monotonic()
         if self._run.stored != self._seen[-1][1]:
             self._seen.append((now, self._run.stored))
-        while len(self._seen) > 2 and now - self._seen[1][0] > RATE_WINDOW_S:
+        while len(self._seen) > 2 and now - self._seen[1][0] > THROUGHPUT_WINDOW_S:
             self._seen.popleft()
         began, before = self._seen[0]
         return (self._seen[-1][1] - before) / (now - began) if self._seen[-1][1] > before else None
@@ -213,9 +213,9 @@ class _RunPage:
         """Read and draw the summary; one at a time, so that an older one never replaces a newer one."""
         async with self._redrawing:
             if not self._all.is_deleted:
-                await self._read_summary()
+                await self._read_and_draw_summary()
 
-    async def _read_summary(self) -> None:
+    async def _read_and_draw_summary(self) -> None:
         self._summed_at, told = clock.monotonic(), self._update_count
         try:
             found = await self._context.call(read_run, self._reference)
@@ -274,7 +274,7 @@ class _RunPage:
         async with self._redrawing:
             if self._all.is_deleted:
                 return
-            await self._read_summary()
+            await self._read_and_draw_summary()
             if not self._all.is_deleted:
                 await self._draw_results()
                 self._draw_head()
@@ -286,7 +286,7 @@ class _RunPage:
         if self._should_not_follow():
             return
         try:
-            last, counted = await self._load_newest_results()
+            last, counted = await self._find_newest_seq_and_count()
         except UseCaseRefused as error:
             if error.status == 404:
                 self._on_deleted()
@@ -306,9 +306,9 @@ class _RunPage:
         """Return whether there is no reason to follow the run."""
         return bool(self._follow_token) or self._run.status not in ACTIVE_STATUSES or self._all.is_deleted
 
-    def _on_follow_end(self, token: object) -> None:
+    def _on_follow_end(self, follow_token: object) -> None:
         """Record the end of a listener; if the run is still under way, follow it again."""
-        if self._follow_token is token:
+        if self._follow_token is follow_token:
             self._follow_token = None
             if not self._should_not_follow():
                 self._schedule_follow()
@@ -317,10 +317,10 @@ class _RunPage:
         with self._all:
             ui.timer(AGAIN_S, self._follow_run, once=True)
 
-    async def _load_newest_results(self) -> tuple[int, int]:
+    async def _find_newest_seq_and_count(self) -> tuple[int, int]:
         """Return the number of the newest result and the count of results up to it; keep the newest failures."""
 
-        async def list_page(page: int, outcome: Outcome | None = None) -> Listed[ResultView]:
+        async def list_page(page: int, outcome: Outcome | None = None) -> ListPage[ResultView]:
             wanted = ResultFilter(page=page, page_size=PAGE_SIZE, outcome=outcome)
             return await self._context.call(list_results, self._reference, wanted)
 
@@ -346,7 +346,7 @@ class _RunPage:
             self._calls = event.stages
             self._draw_progress()
             return
-        if isinstance(event, DeletedView):
+        if isinstance(event, RunDeletedView):
             self._on_deleted()
             return
         if isinstance(event, ResultView):
@@ -358,7 +358,7 @@ class _RunPage:
             if stopped or self._run.status not in ACTIVE_STATUSES:
                 self._draw_head()
         self._changed = True
-        if isinstance(event, FinishedView):
+        if isinstance(event, RunEndedView):
             self._follow_token = None
             self._timer.deactivate()
             await self._refresh()

@@ -13,7 +13,7 @@ from msgspec.structs import fields
 from nicegui import ui
 
 from pramana.app.rescoring import ScoringView, list_scorings, use_scoring
-from pramana.app.runs import PUBLISHED_LIMITS
+from pramana.app.runs import PUBLISHED_LIMIT_NAMES
 from pramana.app.views import RunDetailView
 from pramana.report.markup import (
     Column,
@@ -85,7 +85,7 @@ async def ask_limits_and_resume(
 
 def read_stored_limits(run: RunDetailView) -> dict[str, Any]:
     """Return the limits of a run, under the names of `Limits`."""
-    found = {name: getattr(run.limits, published) for name, published in PUBLISHED_LIMITS.items()}
+    found = {name: getattr(run.limits, published) for name, published in PUBLISHED_LIMIT_NAMES.items()}
     return {name: value for name, value in found.items() if value is not msgspec.UNSET}
 
 

@@ -13,7 +13,7 @@ from nicegui import ui
 
 from pramana.analyse.labels import label_models
 from pramana.app.runs import RunFilter, create_run, list_runs
-from pramana.app.views import Listed, RunView
+from pramana.app.views import ListPage, RunView
 from pramana.report.figures import describe_selection
 from pramana.report.markup import (
     SafeHtml,
@@ -51,9 +51,9 @@ SIGNS_BY_STATUS: Mapping[str, tuple[str, str]] = {
 FILTER_NAMES = ("text", "status", "model", "suite")
 MAX_SHOWN_MODELS = 4
 """The most models listed per run."""
-MAX_RATED_MODELS = 3
+MAX_MODELS_WITH_SHOWN_RATES = 3
 """The most models of a run whose rates are listed."""
-NARROW_NAME_CHARS = 28
+MAX_MODEL_NAME_CHARS = 28
 """Characters of a model's name beside its rate."""
 COLUMN_HEADINGS = ("Run", "Models", "Status", "Passed", "Results", "Started (UTC)")
 
@@ -85,7 +85,7 @@ class _RunList:
         """Return the address of this list with parameters replaced."""
         return make_url("/runs", **{**self._wanted, **changed})
 
-    async def read_page(self) -> Listed[RunView]:
+    async def read_page(self) -> ListPage[RunView]:
         wanted = self._context.read_request(RunFilter, self._wanted, page_size=PAGE_SIZE, outcomes=True)
         return await self._context.call(list_runs, wanted)
 
@@ -99,7 +99,7 @@ class _RunList:
 
     # ── Page ──
 
-    def draw(self, page: Listed[RunView]) -> None:
+    def draw(self, page: ListPage[RunView]) -> None:
         """Draw the filters and the list."""
         self._filters = _draw_filters(self, page.items)
         self._stale = parts.add_markup(SafeHtml("")).props("role=status")
@@ -125,7 +125,7 @@ class _RunList:
             self._stale.set_content("")
             self._show_page(found)
 
-    def _show_page(self, page: Listed[RunView]) -> None:
+    def _show_page(self, page: ListPage[RunView]) -> None:
         if page.items:
             if self._table is None:
                 with parts.redraw(self._place):
@@ -169,15 +169,15 @@ def _draw_filters(run_list: _RunList, runs_: Sequence[RunView]) -> ui.element:
         parts.add_select(
             "Status", list(SIGNS_BY_STATUS), run_list.read_filter("status") or None, chosen, clearable=True
         )
-        _add_name_filter(run_list, "model", "Model", (model for run in runs_ for model in run.models))
-        _add_name_filter(run_list, "suite", "Suite", (run.suite for run in runs_))
+        _add_filter_with_suggestions(run_list, "model", "Model", (model for run in runs_ for model in run.models))
+        _add_filter_with_suggestions(run_list, "suite", "Suite", (run.suite for run in runs_))
     return made
 
 
-def _add_name_filter(run_list: _RunList, name: str, label: str, suggestions: Iterable[str]) -> None:
+def _add_filter_with_suggestions(run_list: _RunList, filter_name: str, label: str, suggestions: Iterable[str]) -> None:
     """Add a filter for a name as typed in runs; names on the page are suggested."""
-    made = parts.add_text_field(label, run_list.read_filter(name))
-    made.on("change", lambda event: parts.notify_on_error(run_list.change_filter)(name, event.args))
+    made = parts.add_text_field(label, run_list.read_filter(filter_name))
+    made.on("change", lambda event: parts.notify_on_error(run_list.change_filter)(filter_name, event.args))
     add_suggestions(made, suggestions)
 
 
@@ -297,9 +297,9 @@ def render_pass_rates(run: RunView) -> SafeHtml:
 def _render_model_rates(run: RunView) -> list[SafeHtml]:
     """Return the pass rate of each model, in their order; of more than a few, a link to the run, which has them."""
     found = run.model_rates or ()
-    if len(found) > MAX_RATED_MODELS:
+    if len(found) > MAX_MODELS_WITH_SHOWN_RATES:
         return [render_link(make_url(f"/runs/{run.id}"), f"{len(found):,} models")]
-    names = label_models([each.model for each in found], NARROW_NAME_CHARS)
+    names = label_models([each.model for each in found], MAX_MODEL_NAME_CHARS)
     return [
         tag(
             "div",

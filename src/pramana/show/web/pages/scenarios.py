@@ -15,7 +15,7 @@ from pramana.app.scenarios import (
     delete_scenario,
     import_documents,
     import_library,
-    list_deleted,
+    list_deleted_scenarios,
     list_facets,
     list_library,
     list_scenarios,
@@ -250,7 +250,7 @@ async def show_deleted_page(context: PageContext) -> None:
 
 async def _render_deleted(context: PageContext) -> SafeHtml:
     asked = context.read_request(PageRequest, page_size=PAGE_SIZE)
-    found = await context.call(list_deleted, asked)
+    found = await context.call(list_deleted_scenarios, asked)
     if not found.items:
         return tag("p", "No scenarios were deleted in the last day.", class_="quiet")
     columns = (

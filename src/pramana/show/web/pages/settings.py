@@ -284,7 +284,7 @@ def _add_token_form(context: PageContext, container: ui.element, server_view: Se
             if private and private.value:
                 await context.call(change_settings, {"allow_private_addresses": True})
             with parts.redraw(container):
-                _show_new_token(made, refuses_private=private is not None and not private.value)
+                _show_new_token(made, refuses_private_addresses=private is not None and not private.value)
 
     parts.add_heading("Create a token")
     with Form(make) as form:
@@ -301,7 +301,7 @@ def _add_token_form(context: PageContext, container: ui.element, server_view: Se
             form.add_submit_button("Create token")
 
 
-def _show_new_token(token: NewTokenView, *, refuses_private: bool) -> None:
+def _show_new_token(token: NewTokenView, *, refuses_private_addresses: bool) -> None:
     """Show a new token, this once."""
     with parts.open_box("card stack", role="region", label="The new token"):
         parts.add_markup(tag("h2", "The token of ", render_untrusted_text(token.name), class_="card-title"))
@@ -315,7 +315,7 @@ def _show_new_token(token: NewTokenView, *, refuses_private: bool) -> None:
             copy = ui.button("Copy", color=None).props("unelevated no-caps").classes("btn primary")
             copy.props["data-copy"] = token.token
             copy.on("click", js_handler=parts.COPY_SCRIPT)
-        if refuses_private:
+        if refuses_private_addresses:
             parts.add_paragraph(
                 "Models and recordings at private addresses are refused from now on. ", _SETTING_LINK_NOTE
             )

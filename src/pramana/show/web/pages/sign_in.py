@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from pramana.app import App, server
 from pramana.app.access import Credential
 from pramana.report.markup import tag
-from pramana.show.api.envelope import request_user
+from pramana.show.api.envelope import get_request_user
 from pramana.show.api.gate import SESSION_COOKIE_NAME
 from pramana.show.web.kit import PageContext, UseCaseRefused, make_url
 from pramana.show.web.kit.style import render_plain_page
@@ -33,10 +33,10 @@ _MESSAGES_BY_REASON: dict[FailureReason, str] = {
 
 
 @nicegui.app.get("/sign-in", include_in_schema=False)
-async def sign_in(request: Request) -> Response:
+async def show_sign_in_form(request: Request) -> Response:
     """Show the sign-in form."""
     to = _local_url_or_root(request.query_params.get("to"))
-    if request_user(request).role is not None:
+    if get_request_user(request).role is not None:
         return RedirectResponse(to, 303)
     serving: App = nicegui.app.state.app_layer
     secret = request.query_params.get("token", "")
@@ -96,7 +96,7 @@ async def _start_session(request: Request, secret: str, redirect_url: str) -> Re
             server.begin_session
         )
     except UseCaseRefused as error:
-        if request_user(request).role is not None:
+        if get_request_user(request).role is not None:
             return RedirectResponse(redirect_url, 303)
         why: FailureReason = {401: "wrong", 429: "often"}.get(error.status, "away")  # type: ignore[assignment] # one of them
         return RedirectResponse(make_url("/sign-in", to=redirect_url, why=why), 303)

@@ -12,7 +12,7 @@ from nicegui import ui
 
 from pramana.app.runs import ResultFilter, create_run, list_results, read_progress
 from pramana.app.scenarios import import_library, read_scenario
-from pramana.app.tail import CallsView, DeletedView, FinishedView, RunEvent
+from pramana.app.tail import CallsView, RunDeletedView, RunEndedView, RunEvent
 from pramana.app.views import ResultView, RunView
 from pramana.app.weights import WeightsView, list_weights, pull_weights
 from pramana.report import figures
@@ -62,7 +62,7 @@ class ProgressPanel:
             self._shown.set_content(markup)
 
 
-async def wait_for_weights(
+async def download_weights_and_wait(
     context: PageContext, weights: WeightsView, on_progress: Callable[[str, float | None], None]
 ) -> None:
     """Download weights and report the progress; a download that is already under way is shared.
@@ -98,7 +98,7 @@ def add_download_card(context: PageContext, weights: WeightsView) -> None:
 
     async def download() -> None:
         try:
-            await wait_for_weights(context, weights, progress.show_progress)
+            await download_weights_and_wait(context, weights, progress.show_progress)
         except WelcomeFailed as error:
             progress.show_warning(str(error))
         else:
@@ -142,7 +142,7 @@ class WelcomePanel:
         self.busy = False
         """Whether a step is under way, which a redraw would interrupt."""
 
-    def show_both_steps(self, weights: Sequence[WeightsView]) -> None:
+    def show_question_and_call_steps(self, weights: Sequence[WeightsView]) -> None:
         """Show both steps, and other ways to begin."""
         if not may_try_steps(self._context):
             parts.add_paragraph("No runs yet. Starting one needs the role editor.")
@@ -238,7 +238,7 @@ class WelcomePanel:
 
         def show(calls: Mapping[Stage, int]) -> None:
             for stage in calls:
-                doing = figures.CALL_STAGES[stage].capitalize()
+                doing = figures.CALL_STAGE_DESCRIPTIONS[stage].capitalize()
                 quoted = f": “{asked}”" if stage == "caller" else " …"
                 self._progress.show_progress(f"{doing}{quoted} {CALL_DURATION_NOTE}")
 
@@ -250,7 +250,7 @@ class WelcomePanel:
         """Download the weights that a model needs."""
         for each in await self._context.call(list_weights):
             if model in each.models and not each.present:
-                await wait_for_weights(self._context, each, self._progress.show_progress)
+                await download_weights_and_wait(self._context, each, self._progress.show_progress)
 
     async def _wait_for_result_seq(
         self, run_id: str, on_stages: Callable[[Mapping[Stage, int]], None] = lambda _: None
@@ -261,7 +261,7 @@ class WelcomePanel:
         async def on_event(event: RunEvent) -> None:
             if isinstance(event, CallsView):
                 on_stages(event.stages)
-            elif isinstance(event, ResultView | FinishedView | DeletedView) and not ended.done():
+            elif isinstance(event, ResultView | RunEndedView | RunDeletedView) and not ended.done():
                 ended.set_result(None)
 
         def on_end() -> None:  # page closed, token revoked, or stream failed: then the user reads this
