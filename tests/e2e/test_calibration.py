@@ -71,6 +71,8 @@ READERS: dict[str, Callable[[Store, str], str]] = {
     "markdown": lambda _, run_id: html.unescape(invoke("export", run_id, "--format", "markdown")),
     "html": lambda _, run_id: invoke("export", run_id, "--format", "html"),
     "library": lambda _, run_id: library.load_report(run_id).summary.judged_by,
+    "str": lambda _, run_id: str(library.load_report(run_id)),
+    "notebook": lambda _, run_id: html.unescape(library.load_report(run_id)._repr_html_()),
     "records": lambda _, run_id: str(library.load_report(run_id).to_records()[0]["judge_calibration"]),
     "api": read_api_summary,
     "compare": lambda store, run_id: invoke("compare", run_id, add_twin(store, run_id)),

@@ -359,6 +359,9 @@ class Report:
             f"{f'{name}: ' if len(self.models) > 1 else ''}{_describe_rate(rates.get(name, Rate()))}"
             for name in self.models
         ]
+        lines += [
+            escape_control_characters(each) for each in (*self.summary.mixed_judges, self.summary.judged_by) if each
+        ]
         return "\n".join(lines if self.finished else [*lines, self._describe_unfinished()])
 
     def __repr__(self) -> str:

@@ -29,6 +29,7 @@ def render_report(run: Run, summary: Summary, failures: Sequence[ResultDetailVie
         tag("p", tag("b", render_untrusted_text(run.plan.suite)), f" · run {run.id}", f" · {spent}" if spent else ""),
         _render_table(("model", "passed", "pass rate", "95 % interval", "no verdict"), rows),
     ]
+    parts += [tag("p", render_untrusted_text(each)) for each in (*summary.mixed_judges, summary.judged_by) if each]
     if run.status != "finished":
         parts.insert(1, tag("p", f"The run is {run.status}: {run.stored:,} of {run.expected:,} results."))
     if failures:
