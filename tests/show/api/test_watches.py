@@ -146,6 +146,15 @@ def test_a_server_for_others_sends_no_alert_to_a_private_address(secure_client: 
     assert editor.get("/api/watches").data == []
 
 
+def test_users_of_a_server_cannot_redirect_the_alerts_of_a_watch_of_the_command_line(client: Client) -> None:
+    assert client.store
+    request = WatchRequest(run=RunRequest(models=("fake:echo",), suite="v1.0", tier="cheap"), at="23:59")
+    watch = client.store.watches.create(request, ("pass_rate_down",))
+    for method, body in (("PUT", {"url": "https://hooks.example/"}), ("DELETE", None)):
+        assert client.call(method, f"/api/watches/{watch.id}/webhook", body).status == 409
+    assert client.post(f"/api/watches/{watch.id}/test-alert").status == 409
+
+
 def test_roles(secure_client: Client) -> None:
     viewer, editor, admin = (secure_client.with_token(each) for each in ("viewer", "editor", "admin"))
     watch_id = start(editor, at="23:59")

@@ -213,7 +213,7 @@ async def list_alerts(
 @router.put(
     "/api/watches/{watch_id}/webhook",
     summary="Set the webhook of a watch",
-    **document_route(AlertChannelView, 404),
+    **document_route(AlertChannelView, 404, 409),
 )
 async def set_webhook(
     watch_id: str,
@@ -225,7 +225,9 @@ async def set_webhook(
     return make_success_response(await watch_alerts.change_channel(app, caller, watch_id, body.to_delivery()))
 
 
-@router.delete("/api/watches/{watch_id}/webhook", summary="Remove the webhook of a watch", **document_route(None, 404))
+@router.delete(
+    "/api/watches/{watch_id}/webhook", summary="Remove the webhook of a watch", **document_route(None, 404, 409)
+)
 async def remove_webhook(
     watch_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(watch_alerts.change_channel)]
 ) -> Response:
