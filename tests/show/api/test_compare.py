@@ -221,7 +221,7 @@ def test_comparing_calls_reports_waiting_times_and_variants(client: Client) -> N
     assert data["askedDifferently"] == [{"what": "variants", "base": "voice", "new": "voice+phone", "detail": detail}]
 
 
-def test_calls_of_one_case_in_two_variants_are_counted_as_answers(client: Client) -> None:
+def test_calls_of_one_case_in_two_variants_count_as_one_case(client: Client) -> None:
     assert client.store
     ways = ("voice", "voice+phone")
     base, new = (add_calls(client.store, waited, *ways) for waited in (0.3, 2.0))
@@ -229,8 +229,8 @@ def test_calls_of_one_case_in_two_variants_are_counted_as_answers(client: Client
     SHAPE.model_validate(data)
     (found,) = data["times"]
     assert (found["cases"], found["sentence"]) == (
-        16,
-        "Slower: voice to voice by 1.70 s (median of 16 answers); statistically significant.",
+        8,
+        "Slower: voice to voice by 1.70 s (median of 8 cases); statistically significant.",
     )
     assert "all 16 answers (8 cases, 2 variants) ended as before" in data["sentence"]
 

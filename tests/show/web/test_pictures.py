@@ -140,7 +140,7 @@ def test_rates_show_bars_intervals_and_counts() -> None:
     nothing = Rate(errored=2, skipped=1)
     drawn = draw_rates("Category", {HOSTILE: rate, "empty": nothing})
     assert HOSTILE not in drawn
-    for words in ("75.0 %", "30.1–95.4 %", "3 of 4", "3 without a verdict", "no verdict", "Pass rate by category"):
+    for words in ("75.0 %", "19.4–99.4 %", "3 of 4", "3 without a verdict", "no verdict", "Pass rate by category"):
         assert words in drawn
     assert 'class="fill" width="75.00"' in drawn
     many = draw_rates("Tag", {f"tag {number}": rate for number in range(100)})
@@ -336,11 +336,11 @@ def render_summary(summary: Summary, **changed: Any) -> str:
 
 
 def test_repeats_count_as_answers_and_the_interval_is_over_cases() -> None:
-    assert "passed, of 4 with a verdict. With 95 % confidence the true rate is 30.1–95.4 %.<" in render_summary(
+    assert "passed, of 4 with a verdict. With 95 % confidence the true rate is 19.4–99.4 %.<" in render_summary(
         make_summary()
     )
     twice = render_summary(make_summary(), repeats=2, expected=160)
-    assert "passed, of 4 with a verdict. With 95 % confidence the true rate is 30.1–95.4 %.<" in twice
+    assert "passed, of 4 with a verdict. With 95 % confidence the true rate is 19.4–99.4 %.<" in twice
     assert "80 cases, 2 repeats: the intervals count cases, not answers.<" in twice
     both = render_summary(make_summary(), variants=("text", "voice"), expected=160, models=("m", "n"))
     assert "40 cases, 2 models, 2 variants: the intervals count cases, not answers.<" in both
