@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from pramana.hash import hash_case
 from pramana.model import Assertion, Case, Check, Facets, Outcome, Plan, Reply, Result, ResultKey, Run, Target, Turn
@@ -60,7 +61,8 @@ def add_judged_run(
             await writer.put(results)
 
     store.queue.claim(run.id, "a test")
-    asyncio.run(write())
+    with ThreadPoolExecutor(1) as threads:  # an event loop may be running in this one, as Playwright's does
+        threads.submit(lambda: asyncio.run(write())).result()
     store.queue.finish(run.id, "a test", "finished")
     return store.runs.read(run.id)
 

@@ -159,6 +159,9 @@ class WatchView(View, frozen=True, kw_only=True):
     measured_days: int
     missing_days: int
     last_day: str | None
+    calls_per_day: Annotated[int | None, Meta(description="Planned calls of the last day; null before the first day")]
+    last_day_cost_usd: Annotated[float | None, Meta(description="Cost of the runs of the last day, as far as known")]
+    is_last_day_cost_unknown: Annotated[bool, Meta(description="Whether the cost of a call of that day is unknown")]
     creator: str | None
 
     @property
@@ -265,7 +268,7 @@ def read_watch(store: Store, watch: Watch) -> WatchDetailView:
     period = _find_current_period(periods, days)
     findings = decide_period(watch.instruments, read_feature_days(store, watch, period), watch.baseline_days)
     alerts = store.watches.list_alerts(watch)
-    listed = _make_view(watch, findings, [each for each in alerts if each.period == period], days, period)
+    listed = _make_view(store, watch, findings, [each for each in alerts if each.period == period], days, period)
     correlation = max(
         (each.baseline.next_day_rank_correlation for each in findings.values() if each.baseline), default=None
     )
@@ -305,10 +308,11 @@ def _make_watch_view(store: Store, watch: Watch) -> WatchView:
     periods, days = store.watches.list_periods(watch), store.watches.list_days(watch)
     period = _find_current_period(periods, days)
     findings = decide_period(watch.instruments, read_feature_days(store, watch, period), watch.baseline_days)
-    return _make_view(watch, findings, store.watches.list_alerts(watch, period), days, period)
+    return _make_view(store, watch, findings, store.watches.list_alerts(watch, period), days, period)
 
 
 def _make_view(
+    store: Store,
     watch: Watch,
     findings: Mapping[str, InstrumentFinding],
     alerts: Sequence[WatchAlert],
@@ -318,6 +322,11 @@ def _make_view(
     reached = [read_reached_level(each.level, each.day, each.body) for each in alerts]
     level = decide_state(findings, reached)
     mine = [each for each in days if each.period == period]
+    spent = (
+        [store.results.sum_spending(each.run_id) for each in store.watches.list_runs(watch, days[-1].day)]
+        if days
+        else []
+    )
     return WatchView(
         id=watch.id,
         name=watch.name,
@@ -335,6 +344,9 @@ def _make_view(
         measured_days=sum(each.status == "measured" for each in mine),
         missing_days=sum(each.status == "missing" for each in mine),
         last_day=days[-1].day if days else None,
+        calls_per_day=next((each.planned for each in reversed(days) if each.planned), None),
+        last_day_cost_usd=sum(each.cost_usd for each in spent) if spent else None,
+        is_last_day_cost_unknown=any(each.unknown_cost for each in spent),
         creator=watch.creator,
     )
 

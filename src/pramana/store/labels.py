@@ -14,11 +14,14 @@ from sqlalchemy import Select, and_, delete, func, insert, select, update
 from pramana.errors import NotFound, quote_text
 from pramana.model import Check
 from pramana.store.engine import CHUNK_ROWS, StorePart, record_change, timestamp
+from pramana.store.queue import ACTIVE_STATUSES
 from pramana.store.records import RunRef, escape_text, read_run, unescape_text
-from pramana.store.schema import cases, labels, results, runs
+from pramana.store.schema import cases, checks, labels, results, runs
 from pramana.store.scoring import read_effective_scoring_labels, read_newest_checks
 
 LabelVerdict = Literal["yes", "no", "unsure"]
+MAX_SEARCHED_RUNS, SEARCHED_RESULTS = 200, 100
+"""Runs, and results of each, among which judged replies are looked for."""
 
 
 class Label(Struct, frozen=True):
@@ -44,6 +47,14 @@ class CheckedResult(NamedTuple):
     case_digest: str
     model: str
     checks: Sequence[Check]
+
+
+class JudgedRun(NamedTuple):
+    """A run with judged replies, and how many of them people have labelled."""
+
+    id: str
+    labelled_count: int
+    rater_count: int
 
 
 class LabelsState(NamedTuple):
@@ -123,6 +134,30 @@ class Labels(StorePart):
             select(runs.c.id).where(runs.c.run_no.in_(select(labels.c.run_no))).order_by(runs.c.run_no.desc())
         )
         return [row.id for row in self._fetch_rows(query)]
+
+    def list_judged_runs(self, check_names: Sequence[str], limit: int) -> list[JudgedRun]:
+        """Return the newest runs that have ended and whose first results have one of these checks, newest first.
+
+        A run whose first hundred results have none is left out: reading all results of a long run takes seconds.
+        """
+        found: list[JudgedRun] = []
+        ended = select(runs.c.run_no, runs.c.id).where(runs.c.status.not_in(ACTIVE_STATUSES))
+        with self._database.read_transaction() as connection:
+            newest = connection.execute(ended.order_by(runs.c.run_no.desc()).limit(MAX_SEARCHED_RUNS)).all()
+            for run_no, run_id in newest:
+                first = select(results.c.seq).where(results.c.run_no == run_no).order_by(results.c.seq)
+                some = first.limit(SEARCHED_RESULTS).subquery()
+                judged = select(checks.c.seq).where(
+                    checks.c.seq.in_(select(some.c.seq)), checks.c.name.in_(check_names)
+                )
+                if connection.execute(judged.limit(1)).first() is None:
+                    continue
+                counts = select(func.count(labels.c.seq.distinct()), func.count(labels.c.rater.distinct()))
+                labelled, raters = connection.execute(counts.where(labels.c.run_no == run_no)).one()
+                found.append(JudgedRun(run_id, labelled, raters))
+                if len(found) == limit:
+                    break
+        return found
 
     def read_state(self) -> LabelsState:
         """Return what changes with every label."""

@@ -43,7 +43,7 @@ def open_every_page(home: Path, browser: Browser) -> dict[str, str]:
         first, second = pool.submit(add_two_runs, f"sqlite:///{home / 'pramana.sqlite3'}", home).result()
     with watched_workbench(home, report) as client:
         assert client.post("/api/scenarios/import", {"yaml": scenarios_yaml(2_000)}).status == 201
-        stands_for = fill_store(client)
+        stands_for = fill_store(client, home)
         everywhere = [*fill_addresses(list_registered_pages(), stands_for), *WITH_QUERY]
         large = [f"/runs/{first}", f"/runs/{first}?outcome=failed&page=15", f"/runs/{first}/results/1"]
         bench = Bench(client, home, browser)

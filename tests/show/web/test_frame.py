@@ -11,7 +11,7 @@ from .test_roles import WITH_QUERY, fill_addresses, fill_store, list_registered_
 
 @pytest.fixture(scope="module")
 def every_page(module_bench: Bench) -> list[str]:
-    return [*fill_addresses(list_registered_pages(), fill_store(module_bench.client)), *WITH_QUERY]
+    return [*fill_addresses(list_registered_pages(), fill_store(module_bench.client, module_bench.home)), *WITH_QUERY]
 
 
 @EACH_VIEW

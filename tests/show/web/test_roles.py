@@ -10,15 +10,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import playwright.sync_api
 import pytest
 from playwright.sync_api import Browser, Dialog, Locator, Page, expect
 
+from pramana.store import open_store
+
+from ...judged_runs import add_judged_run
+from ...stores import sqlite_store
+from ...watched_models import add_watch
 from ..api.served import Client
 from .closed import TokenBench, serve_with_tokens
 from .conftest import Bench
@@ -41,7 +47,8 @@ PRESSED = "#main button:visible, #main [role=button]:visible"
 MESSAGES = ".q-notification, [role=alert], [role=status]"
 CHANGES = re.compile(
     r"Delete|Revoke|Save|Add$|Create token|Set price|Remove the price|Test |Cancel$|Resume|Duplicate|Restore|Start|"
-    r"Import$|Import all|Ask the embedded|Hear a call|Download|Make (scoring|current)"
+    r"Import$|Import all|Ask the embedded|Hear a call|Download|Make (scoring|current)|Check today|Confirm$|Accept|"
+    r"Stop$|Meets it|Does not meet it|Unsure|Make (public|private)|Send test"
 )
 """What buttons are called that change something, or cost somebody money."""
 AT_ONCE_S = 0.4
@@ -60,8 +67,11 @@ def list_registered_pages() -> list[str]:
     return found
 
 
-def fill_store(client: Client) -> dict[str, list[str]]:
+def fill_store(client: Client, home: Path) -> dict[str, list[str]]:
     """Create one of everything; return the values for each part of an address."""
+    with closing(open_store(sqlite_store(home / "pramana.sqlite3"))) as store:
+        watch = add_watch(store, 2, cases=3).id
+        judged = add_judged_run(store, [True, False] * 3).id
 
     def run(**wanted: Any) -> str:
         made = client.post("/api/runs", {"tier": "cheap", "models": ["fake"], **wanted})
@@ -85,6 +95,7 @@ def fill_store(client: Client) -> dict[str, list[str]]:
     seq = client.get(f"/api/runs/{finished}/results").data[0]["seq"]
     return {
         "run_id": runs, "seq": [str(seq)], "scenario_id": ["kept"], "version": ["v1.0"], "id": ["mine"],
+        "watch_id": [watch], "judged_id": [judged], "same_id": [wait(run(models=["fake", "fake:fixed=Yes"]), "finished")],
     }  # fmt: skip
 
 
@@ -119,6 +130,7 @@ def read_everything(client: Client) -> dict[str, Any]:
         "tokens": [{**each, "lastUsed": None} for each in client.get("/api/tokens").data],
         "settings": client.get("/api/settings").data,
         "prices": [each for each in client.get("/api/prices").data if each["origin"] == "set"],
+        "watches": [(each["id"], each["isActive"], each["measuredDays"]) for each in client.get("/api/watches").data],
         "weights": [(each["name"], each["present"], each["pull"]) for each in client.get("/api/weights").data],
     }
 
@@ -197,7 +209,7 @@ def test_a_viewer_sees_no_control_that_would_be_refused(token_bench: TokenBench)
     stands_for: dict[str, list[str]] = {}
     for stage in ("empty", "full"):
         if stage == "full":
-            stands_for = fill_store(admin)
+            stands_for = fill_store(admin, token_bench.bench.home)
         there = pages if stage == "full" else [each for each in pages if "{" not in each]
         before = read_everything(admin)
         for address in [*fill_addresses(there, stands_for), *(WITH_QUERY if stage == "full" else ())]:

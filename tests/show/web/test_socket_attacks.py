@@ -34,7 +34,7 @@ TYPED = {"Name": "intruder", "Id": "intruder"}
 @pytest.fixture(scope="module")
 def token_bench(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[TokenBench]:
     with serve_with_tokens(tmp_path_factory.mktemp("closed"), browser) as found:
-        fill_store(found.client("admin"))
+        fill_store(found.client("admin"), found.bench.home)
         found.client("admin").patch("/api/settings", {"requestsPerMinute": 100_000})
         yield found
 

@@ -38,7 +38,7 @@ BROKEN_WORDS = """() => {
 
 @pytest.fixture(scope="module")
 def every_page(module_bench: Bench) -> list[str]:
-    found = [*fill_addresses(list_registered_pages(), fill_store(module_bench.client)), *WITH_QUERY]
+    found = [*fill_addresses(list_registered_pages(), fill_store(module_bench.client, module_bench.home)), *WITH_QUERY]
     wanted: dict[str, Any] = {"models": MODELS, "repeats": 2, "name": "Nightly comparison of the three candidates"}
     several = module_bench.run(**wanted)
     other = module_bench.run(models=MODELS[:1])

@@ -24,6 +24,12 @@ PAGE_MODULES = (
     "run",
     "results",
     "compare",
+    "judges",
+    "labelling",
+    "drift",
+    "new_watch",
+    "watch",
+    "same",
     "scenarios",
     "importing",
     "editor",
@@ -67,7 +73,7 @@ def _install_pages(pages: FastAPI, api_app: FastAPI) -> None:
     style.install_style()
     frame.install_not_found_page()
     sockets.install_socket_rules(api_app.state.serving)
-    for name in (*PAGE_MODULES, "sign_in"):
+    for name in (*PAGE_MODULES, "sign_in", "public_watch"):
         import_module(f"pramana.show.web.pages.{name}")
     nicegui.ui.run_with(
         pages,

@@ -38,7 +38,9 @@ def install_style() -> None:
     )
 
 
-def render_plain_page(request: Request, title: str, *content: HtmlChild, status: int = 200) -> HTMLResponse:
+def render_plain_page(
+    request: Request, title: str, *content: HtmlChild, status: int = 200, is_wide: bool = False
+) -> HTMLResponse:
     """Return a page of plain markup in the same design."""
     light, dark = (
         f":root {{ color-scheme: {name}; {format_css_variables(of)} }}"
@@ -54,4 +56,4 @@ def render_plain_page(request: Request, title: str, *content: HtmlChild, status:
             SafeHtml(f"<style>{themes}\nbody {{ margin: 0; }}\n{make_stylesheet()}</style>"),
         ]
     )
-    return HTMLResponse(head + tag("main", content, class_="main narrow", id="main"), status)
+    return HTMLResponse(head + tag("main", content, class_="main" if is_wide else "main narrow", id="main"), status)

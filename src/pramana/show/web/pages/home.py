@@ -1,10 +1,11 @@
-"""Home: runs that need attention, the newest runs, and models over time; in an empty store, the steps to a first run.
+"""Home: watches, runs that need attention, the newest runs, models over time; in an empty store, the first steps.
 
 Updates live as runs arrive, including those of other users.
 """
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
@@ -16,15 +17,18 @@ from pramana.analyse.numbers import pluralise
 from pramana.app.models import HistoryRequest, HistoryView, RunPointView, model_history
 from pramana.app.runs import RunFilter, create_run, list_runs
 from pramana.app.views import RunView
+from pramana.app.watches import WatchView, list_all
 from pramana.app.weights import WeightsView, list_weights
 from pramana.report.figures import format_duration, format_interval, format_percent
 from pramana.report.markup import SafeHtml, join_html, render_link, render_time, render_untrusted_text, tag
 from pramana.report.pictures import TrendPoint, draw_rate_trend, draw_time_trend
-from pramana.show.web.kit import PageContext, frame, make_url, parts
+from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts
 from pramana.show.web.pages import welcome
+from pramana.show.web.pages.drift import sort_by_severity
 from pramana.show.web.pages.runs import LiveTable, render_pass_rates, render_status
+from pramana.show.web.pages.watch_markup import make_watch_url, render_level
 
-MAX_NEWEST_RUNS = 8
+MAX_NEWEST_RUNS, MAX_SHOWN_WATCHES = 8, 6
 MAX_RUNS_CHECKED_FOR_PROBLEMS = 50
 """Newest runs that are checked for trouble."""
 MAX_MODEL_CARDS = 6
@@ -41,6 +45,9 @@ async def show_home_page(context: PageContext) -> None:
     beside = frame.add_page_heading(
         "Pramana", "Test language models and voice agents: quality, comparison, change over time."
     )
+    watches = _WatchesPanel(context)
+    await watches.refresh()
+    context.on_change({"watch"}, watches.refresh)
     news = _HomePage(context, beside)
     news.show_data(await news.read_data())
     context.on_change({"run"}, news.refresh)
@@ -128,6 +135,52 @@ def _render_run_row(run: RunView) -> tuple[SafeHtml, ...]:
         render_pass_rates(run),
         tag("span", f"{run.stored:,} of {run.expected:,}", class_="number"),
         render_time(run.created_at),
+    )
+
+
+# ── Watches ──
+
+
+class _WatchesPanel:
+    """The state of the watches, alarms first; nothing while there are none."""
+
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
+        self._lines = parts.add_markup(SafeHtml())
+
+    async def refresh(self) -> None:
+        """Read the watches again. After an error, those shown stay."""
+        with suppress(UseCaseRefused):
+            found = await self._context.call(list_all, active_only=True)
+            if not self._lines.is_deleted:
+                self._lines.set_content(_render_watches(sort_by_severity(found)))
+
+
+def _render_watches(watches: Sequence[WatchView]) -> SafeHtml:
+    """Return the most urgent watches, each with its state in a sentence."""
+    if not watches:
+        return SafeHtml()
+    lines = (
+        tag(
+            "li",
+            render_level(each),
+            " ",
+            render_link(make_watch_url(each), render_untrusted_text(each.shown_name, 120)),
+            ": ",
+            render_untrusted_text(each.sentence, 300),
+            class_="warn trouble" if each.level == "alarm" else None,
+        )
+        for each in watches[:MAX_SHOWN_WATCHES]
+    )
+    more = render_link(
+        "/drift", "All watches" if len(watches) <= MAX_SHOWN_WATCHES else f"All {len(watches):,} watches"
+    )
+    return tag(
+        "section",
+        tag("h2", "Watches"),
+        tag("ul", lines, class_="lines"),
+        tag("p", more, class_="pager"),
+        aria_label="Watches",
     )
 
 

@@ -5,19 +5,19 @@ The estimate is the API's; validation errors appear at their fields.
 """
 
 import asyncio
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import isfinite
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import asdict, fields
-from nicegui import background_tasks, ui
+from nicegui import ui
 
 from pramana.analyse.numbers import pluralise
+from pramana.analyse.power import POWER, detectable_loss, fit_model
 from pramana.analyse.summary import KnownTotal
-from pramana.app.models import OfferView, list_models
-from pramana.app.providers import list_providers
 from pramana.app.runs import create_run, estimate_run
 from pramana.app.scenarios import ScenarioPage, list_facets, list_scenarios
 from pramana.app.suites import ListedView, list_suites
@@ -30,6 +30,7 @@ from pramana.show.api.envelope import published_field_name
 from pramana.show.api.runs import DEFAULTS_BY_PATH
 from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts
 from pramana.show.web.kit.forms import NameListField, add_suggestions, find_field_path, make_field_message
+from pramana.show.web.pages.model_suggestions import ALWAYS_SUGGESTED_MODELS, MODEL_NAMES_HINT, suggest_models
 
 ESTIMATE_DEBOUNCE_S = 0.4
 """Changes within this time lead to a single estimate."""
@@ -56,10 +57,8 @@ SENT_AS_NULL_IF_EMPTY = [name for name, each in SAMPLING_FIELDS.items() if each.
 _FORM_PATHS_BY_FIELD = {each.name: published_field_name(each) for each in fields(RunRequest)}
 _FORM_PATHS_BY_FIELD |= {f"limits.{each.name}": f"limits.{published_field_name(each)}" for each in fields(Limits)}
 """The form path of each request field."""
-ALWAYS_SUGGESTED_MODELS = ("local", "local-voice", "fake")
-"""Models that are always suggested; the first one needs no setup."""
-_PROVIDERS_WITHOUT_MODEL_NAME = ("local", "fake", "local-voice", "fake-voice")
-"""Providers that need no model name."""
+ASSUMED_PASS_RATE, MAX_PLANNED_CASES = 0.9, 2_000
+"""What is assumed of the model for what a run can show; with more cases, the answer takes seconds."""
 EMPTY_NUMBER_VALUE = "none"
 """The value of an empty number field in the address."""
 
@@ -196,22 +195,8 @@ class _RunForm:
     def _draw_models(self) -> None:
         self._models = NameListField("model", self._query.getlist("model"), self._on_change, ALWAYS_SUGGESTED_MODELS)
         self._fields["models"] = self._models.field
-        known = "local is the embedded model and needs no key. Write other models as PROVIDER:MODEL or http://HOST:PORT/v1#MODEL."
-        parts.add_paragraph(known, quiet=True).classes("small")
-        problems = parts.add_markup(SafeHtml(""))
-
-        async def load_offers() -> None:
-            try:
-                said = await self._context.call(list_models)
-                registered = (await self._context.call(list_providers)).items
-            except UseCaseRefused:
-                return  # without suggestions, names can still be typed
-            if not problems.is_deleted:
-                own = {each.id: each.arguments.model for each in registered}
-                self._models.suggest([*ALWAYS_SUGGESTED_MODELS, *_iterate_suggested_models(said, own)])
-                problems.set_content(_render_offer_problems(said))
-
-        background_tasks.create(load_offers(), name="List available models", context=problems)
+        parts.add_paragraph(MODEL_NAMES_HINT, quiet=True).classes("small")
+        suggest_models(self._context, self._models.suggest)
 
     def _draw_basic_options(self) -> None:
         chosen = [each for each in self._query.getlist("modality") if each in MODALITY_LABELS]
@@ -249,7 +234,7 @@ class _RunForm:
             value = None if said == EMPTY_NUMBER_VALUE else float(said) if said else usual
         except ValueError:
             value = usual
-        if value is not None and not isfinite(value):
+        if value is not None and not math.isfinite(value):
             value = usual
         self._fields[path] = parts.add_number_field(label, value, self._on_change, minimum=minimum)
 
@@ -330,7 +315,8 @@ class _RunForm:
             matching = await self._describe_matching_scenarios()
             if missing is None:
                 found = await self._context.call(estimate_run, request)
-                shown = _render_estimate(found, has_cost_limit=request.limits.max_cost_usd is not None)
+                detectable = await asyncio.to_thread(describe_detectable_loss, found.cases, request.repeats)
+                shown = _render_estimate(found, detectable, has_cost_limit=request.limits.max_cost_usd is not None)
         except UseCaseRefused as error:
             refused, shown = error, parts.render_refusal(error)
         if change_number != self._turn or self._estimate.is_deleted:
@@ -397,7 +383,25 @@ def _render_missing_choice(request: RunRequest) -> SafeHtml | None:
     return None if request.models else tag("p", "Add a model.", class_="quiet")
 
 
-def _render_estimate(estimate: EstimateView, *, has_cost_limit: bool) -> SafeHtml:
+@lru_cache(maxsize=256)
+def describe_detectable_loss(case_count: int, repeats: int) -> str:
+    """Return what a comparison with an earlier run of these cases can show; empty for very many cases.
+
+    >>> describe_detectable_loss(75, 1)
+    '75 cases × 1: a loss of 16 points would be found in 80 % of runs, if 90 % passed before.'
+    """
+    if not 0 < case_count <= MAX_PLANNED_CASES:
+        return ""
+    loss = detectable_loss(fit_model(ASSUMED_PASS_RATE), case_count, repeats)
+    size = f"{pluralise(case_count, 'case')} × {repeats:,}"
+    if loss is None:
+        return f"{size}: too few cases to find even a total loss in {100 * POWER:.0f} % of runs."
+    lost = f"a loss of {pluralise(math.ceil(100 * loss), 'point')}"
+    share, before = f"{100 * POWER:.0f} %", f"{100 * ASSUMED_PASS_RATE:.0f} %"
+    return f"{size}: {lost} would be found in {share} of runs, if {before} passed before."
+
+
+def _render_estimate(estimate: EstimateView, detectable: str, *, has_cost_limit: bool) -> SafeHtml:
     """Return the estimate, with advice where a part of it is unknown."""
     shares = [each for each in estimate.shares if each.calls]
     numbers = [
@@ -415,6 +419,7 @@ def _render_estimate(estimate: EstimateView, *, has_cost_limit: bool) -> SafeHtm
     return tag(
         "div",
         render_tiles(numbers),
+        tag("p", detectable, class_="small") if detectable else None,
         _render_warnings(estimate, has_cost_limit=has_cost_limit),
         _render_self_judging_note(estimate),
         None if known else tag("p", _UNKNOWN_TOKENS_NOTE, class_="small quiet"),
@@ -475,38 +480,3 @@ def _render_warnings(estimate: EstimateView, *, has_cost_limit: bool) -> SafeHtm
         set_it = render_link("/settings/prices", "Set a price")
         said.append(tag("p", "No price is known for ", listed, f"{more}. ", set_it, f". {then}"))
     return tag("div", said, class_="warn") if said else None
-
-
-# ── Available models ──
-
-
-def _iterate_suggested_models(
-    offers: Sequence[OfferView], default_models_by_provider: Mapping[str, str | None]
-) -> Iterator[str]:
-    """Yield each offered model as a user types it.
-
-    `default_models_by_provider` maps a provider to its default model.
-    """
-    for offer in offers:
-        name = offer.provider
-        if name in _PROVIDERS_WITHOUT_MODEL_NAME or default_models_by_provider.get(name):
-            yield name
-        else:
-            yield from (f"{name}:{model}" for model in offer.models)
-
-
-def _render_offer_problems(offers: Sequence[OfferView]) -> SafeHtml:
-    """Return the errors of providers whose models could not be listed, or nothing."""
-    wrong = [each for each in offers if each.problem]
-    if not wrong:
-        return SafeHtml("")
-    rows = (
-        tag("li", render_untrusted_text(each.provider), ": ", render_untrusted_text(each.problem, 500))
-        for each in wrong
-    )
-    return tag(
-        "details",
-        tag("summary", f"Could not list the models of {pluralise(len(wrong), 'provider')}"),
-        tag("ul", rows, class_="lines small"),
-        tag("p", render_link("/settings/providers", "Providers"), class_="small"),
-    )

@@ -14,8 +14,10 @@ from msgspec.structs import asdict, replace
 from nicegui import background_tasks, ui
 
 from pramana import clock
+from pramana.analyse.judgements import JUDGE, RUBRIC
 from pramana.analyse.numbers import pluralise
 from pramana.analyse.summary import Rate, find_dropped_parameters_to_mention
+from pramana.app.judging import read_labelling, save_label
 from pramana.app.runs import (
     ResultFilter,
     cancel_run,
@@ -147,8 +149,12 @@ class _RunPage:
 
     def _draw_head(self) -> None:
         self._about.set_content(_render_run_head(self._run, make_new_run_url(self._run, self._suites)))
-        self._buttons.redraw_if_changed((self._run.status, self._run.cancel_requested), self._draw_actions)
+        self._draw_buttons()
         self._draw_progress()
+
+    def _draw_buttons(self) -> None:
+        shown = (self._run.status, self._run.cancel_requested, _has_judged_replies(self._run))
+        self._buttons.redraw_if_changed(shown, self._draw_actions)
 
     def _draw_actions(self) -> None:
         status, may = self._run.status, self._context.may
@@ -158,6 +164,10 @@ class _RunPage:
         elif status in ("stopped", "interrupted", "cancelled") and may(resume_run):
             parts.add_button("Resume", self._resume, "primary")
         parts.add_link_button("Compare with another run", make_url("/compare", new=self._reference))
+        if _has_judged_replies(self._run):
+            if may(read_labelling, save_label) and status not in ACTIVE_STATUSES:
+                parts.add_link_button("Label replies", make_url(f"/judges/{self._id}/label"))
+            parts.add_link_button("Report on judges", make_url(f"/judges/{self._reference}"))
         if may(create_run) and (once_more := make_new_run_url(self._run, self._suites)):
             parts.add_link_button("Run again", once_more)
         if may(delete_run):
@@ -170,6 +180,7 @@ class _RunPage:
         self._breakdowns.set_content(join_html([tag("h2", "Breakdown"), breakdowns]) if breakdowns else SafeHtml())
         if run.summary:
             self._suggest_tags(run.summary.by.get("tag", {}))
+        self._draw_buttons()
 
     def _draw_progress(self) -> None:
         run = self._run
@@ -453,6 +464,11 @@ class _LiveCounts:
 
 
 # ── Markup ──
+
+
+def _has_judged_replies(run: RunDetailView) -> bool:
+    """Return whether a judge model has judged a reply of a run."""
+    return any(each.source.check in (JUDGE, RUBRIC) for each in run.summary.judges) if run.summary else False
 
 
 def _render_run_head(run: RunDetailView, run_again_url: str | None) -> SafeHtml:

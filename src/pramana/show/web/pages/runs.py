@@ -187,13 +187,13 @@ def _add_filter_with_suggestions(run_list: _RunList, filter_name: str, label: st
 class LiveTable:
     """A table that updates in place: only cells that differ are redrawn.
 
-    `aside` labels a last column without a visible header, for screen readers.
+    `aside` labels a last column without a visible header, for screen readers; `name` is the class of its widths.
     """
 
-    def __init__(self, caption: str, columns: Sequence[str], aside: str | None = None) -> None:
+    def __init__(self, caption: str, columns: Sequence[str], aside: str | None = None, name: str = "runs") -> None:
         self._columns = columns
         self._rows: dict[str, tuple[ui.element, list[ui.html]]] = {}
-        with ui.element("table").classes("data folds runs"):
+        with ui.element("table").classes(f"data folds {name}"):
             ui.html(caption, tag="caption").classes("visually-hidden")
             with ui.element("thead"), ui.element("tr"):
                 for each in columns:

@@ -1,0 +1,93 @@
+"""Labels in the workbench: replies judged blind by keys and buttons, and what they say about the judge."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from pramana.app.judging import LabelRequest, draw_labels, save_labels
+from pramana.store import open_store
+
+from ...judged_runs import QUESTION, add_judged_run
+from ...stores import sqlite_store
+from .conftest import Bench, assert_no_sideways_scroll
+from .workbench import workbench
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, str]:
+    return {}
+
+
+@pytest.fixture(scope="module")
+def module_bench(tmp_path_factory: pytest.TempPathFactory, browser: Browser, runs: dict[str, str]) -> Iterator[Bench]:
+    """A server whose store has one run with labels and one without."""
+    home = tmp_path_factory.mktemp("home")
+    with closing(open_store(sqlite_store(home / "pramana.sqlite3"))) as store:
+        labelled = add_judged_run(store, [True, True, True, False] * 20, categories=("safety", "factual"))
+        draw = draw_labels(store, labelled, 60)
+        given = [
+            LabelRequest(task=task, label="no" if place % 3 == 0 else "yes") for place, task in enumerate(draw.tasks)
+        ]
+        save_labels(store, labelled, given, "ann")
+        runs["labelled"], runs["new"] = labelled.id, add_judged_run(store, [True, False, True]).id
+    with workbench(PRAMANA_HOME=str(home)) as client:
+        yield Bench(client, home, browser)
+
+
+def test_replies_are_labelled_blind_by_keys_and_labelling_continues(
+    bench: Bench, runs: dict[str, str], axe: Callable[[Page], None]
+) -> None:
+    page = bench.open(f"/runs/{runs['new']}", width=360)
+    page.get_by_role("link", name="Label replies").click()
+    progress = page.get_by_text("of 3 labelled by")
+    expect(progress).to_contain_text("0 of 3 labelled by")
+    expect(page.get_by_role("region", name="Criterion")).to_have_text(QUESTION)
+    shown = page.locator("#main").inner_text()
+    assert "a-model" not in shown
+    assert "gpt-5" not in shown
+    assert_no_sideways_scroll(page)
+    axe(page)
+    page.keyboard.press("y")
+    expect(progress).to_contain_text("1 of 3 labelled by")
+    page.keyboard.press("u")
+    expect(progress).to_contain_text("2 of 3 labelled by")
+    expect(progress).to_contain_text("1 of them unsure")
+    page.keyboard.press("b")
+    expect(page.get_by_text("Your label so far: unsure.")).to_be_visible()
+    page.get_by_label("Note (optional)").fill("nnn")  # keys typed into a field are text
+    page.get_by_role("button", name="Does not meet it (n)").click()
+    expect(progress).not_to_contain_text("unsure")
+    page.reload()
+    expect(progress).to_contain_text("2 of 3 labelled by")
+    page.keyboard.press("s")
+    expect(page.get_by_role("heading", name="No reply is left")).to_be_visible()
+    page.get_by_role("button", name="Show the skipped replies").click()
+    page.get_by_role("checkbox", name="Use the keys").click()
+    page.get_by_role("heading", name="Label replies").click()
+    page.keyboard.press("y")
+    expect(progress).to_contain_text("2 of 3 labelled by")
+    page.get_by_role("button", name="Meets it (y)", exact=True).click()
+    expect(page.get_by_text("Every drawn reply has your label.")).to_be_visible()
+    saved = bench.client.get(f"/api/runs/{runs['new']}/labels").data
+    assert sorted((each["label"], each["note"]) for each in saved) == [("no", "nnn"), ("yes", ""), ("yes", "")]
+
+
+def test_a_report_shows_agreement_by_category_and_the_corrected_pass_rate_or_why_not(
+    bench: Bench, runs: dict[str, str], axe: Callable[[Page], None]
+) -> None:
+    page = bench.open("/judges")
+    row = page.get_by_role("row", name=runs["labelled"]).or_(page.get_by_role("row").nth(2))
+    expect(row.first).to_contain_text(re.compile(r"60\s*by 1 person"))
+    page.goto(f"{bench.url}/judges/{runs['labelled']}")
+    judge = page.get_by_role("region", name="Judge openai:gpt-5")
+    expect(judge).to_contain_text("agrees with people")
+    expect(judge).to_contain_text("Cohen’s kappa")
+    expect(judge.get_by_role("row", name="safety")).to_be_visible()
+    rate = judge.get_by_role("row", name="fake:a-model")
+    expect(rate).to_contain_text("75.0 % of 80")
+    axe(page)
+    page.goto(f"{bench.url}/judges/{runs['new']}")
+    expect(page.get_by_role("row", name="fake:a-model")).to_contain_text("not corrected")
