@@ -31,8 +31,10 @@ OTHERWISE_TYPED = {
     "scenarios": None,
     "system_prompt": "--system",
     "parameters": "--param",
+    "judge": "--judge",
+    "other_judges": "--judge",
 }
-"""Fields without an option of the same name; stored scenarios are requested through a server only, and cases are
+"""Fields without an option of the same name; the first --judge is the judge, further ones form a panel with it; stored scenarios are requested through a server only, and cases are
 built in Python."""
 
 

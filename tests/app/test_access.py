@@ -30,6 +30,7 @@ from pramana.app.access import (
 from pramana.app.server import TokenRequest
 from pramana.errors import InvalidInput
 from pramana.store import open_store
+from pramana.store.preferences import Preferences
 from pramana.store.schema import sessions
 from pramana.store.tokens import ROLES, Role, hash_secret
 
@@ -50,6 +51,9 @@ USE_CASES = {
     # Every function that takes a user is a use case, even if its decorator is missing.
     if [each.annotation for each in inspect.signature(found).parameters.values()][:2] == [App, User]
 }
+
+ALWAYS_PUBLIC = "watch_alerts.read_public"
+"""The use case that is open without a token, whatever the settings: it reads only watches that were made public."""
 
 
 @pytest.fixture
@@ -111,7 +115,16 @@ def make_invalid_credentials(app: App) -> dict[str, Credential]:
     return found
 
 
-@pytest.mark.parametrize("name", USE_CASES)
+def test_a_public_watch_is_open_to_callers_without_a_token_and_an_invalid_token_is_refused(app: App) -> None:
+    for credential in make_invalid_credentials(app).values():
+        if credential.token_secret is None:  # a session that has ended is ignored
+            assert run(require_allowed_user(app, credential, USE_CASES[ALWAYS_PUBLIC])) is ANONYMOUS
+        else:
+            with pytest.raises(Unauthorized):
+                run(require_allowed_user(app, credential, USE_CASES[ALWAYS_PUBLIC]))
+
+
+@pytest.mark.parametrize("name", sorted(USE_CASES.keys() - {ALWAYS_PUBLIC}))
 def test_a_use_case_is_refused_below_its_role(app: App, name: str) -> None:
     needed, use_case = ROLE_BY_USE_CASE[name], USE_CASES[name]
     for kind, credential in make_invalid_credentials(app).items():
@@ -125,13 +138,16 @@ def test_a_use_case_is_refused_below_its_role(app: App, name: str) -> None:
                     asyncio.run(use_case(app, credential))
 
 
-def test_a_setting_opens_only_submissions_and_badges_to_anonymous_callers(app: App) -> None:
+def test_a_setting_opens_only_submissions_and_badges_and_nothing_but_public_watches_is_always_open(app: App) -> None:
     app.set_preferences(app.store.preferences.write({"anonymous_submission": True}))
     assert ALLOW_ANONYMOUS_WHEN.keys() == {
         "submissions.submit",
         "submissions.submit_batch",
         "submissions.count_badge_passes",
+        "public_watches.read_community_watch",
+        "watch_alerts.read_public",
     }
+    assert [name for name, is_open in ALLOW_ANONYMOUS_WHEN.items() if is_open(Preferences())] == [ALWAYS_PUBLIC]
     for name, use_case in USE_CASES.items():
         if name in ALLOW_ANONYMOUS_WHEN:
             assert run(require_allowed_user(app, Credential(), use_case)) is ANONYMOUS

@@ -109,6 +109,11 @@ class JudgeTally:
                 known = self._counts_by_key.get(found)
             self._counts_by_key[found] = (known or 0) + 1
 
+    @property
+    def has_judges(self) -> bool:
+        """Whether a judge gave any of the verdicts."""
+        return any(judge or name == _OTHER_CHECKS_KEY[0] for _, (name, _, judge, _) in self._counts_by_key)
+
     def _count_by_model_and_source(self) -> Counter[_ModelAndSource]:
         counts: Counter[_ModelAndSource] = Counter()
         for (model, stated), count in self._counts_by_key.items():

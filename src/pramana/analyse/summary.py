@@ -358,6 +358,11 @@ class ResultTally:
         self._repeated = RepeatTally(self._repeats) if self._repeats > 1 else None
         self._per_model = self._repeats * max(1, variants)
 
+    @property
+    def has_judges(self) -> bool:
+        """Whether a judge gave any of the verdicts."""
+        return self._judges.has_judges
+
     def set_calibrations(self, calibrations: Iterable[JudgeCalibration]) -> None:
         """Set how far judges agree with people, after new labels."""
         self._judges.set_calibrations(calibrations)

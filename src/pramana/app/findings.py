@@ -57,11 +57,12 @@ class RunSummaries:
                 sums.tally.add(case, result)
                 sums.spread_tally.add(result)
                 sums.last_seq, sums.summary_and_times = seq, None
-            labels = self._store.labels.read_state()
-            if sums.calibrated_for != (labels, sums.last_seq):
-                sums.calibrated_for = labels, sums.last_seq
-                sums.tally.set_calibrations(calibrate_judges(self._store, run))
-                sums.summary_and_times = None
+            if sums.tally.has_judges:
+                labels = self._store.labels.read_state()
+                if sums.calibrated_for != (labels, sums.last_seq):
+                    sums.calibrated_for = labels, sums.last_seq
+                    sums.tally.set_calibrations(calibrate_judges(self._store, run))
+                    sums.summary_and_times = None
             if sums.summary_and_times is None:
                 sums.summary_and_times = sums.tally.summary(), sums.spread_tally.summarise_times()
             return sums.summary_and_times

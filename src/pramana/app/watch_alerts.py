@@ -125,7 +125,7 @@ def change_channel(app: App, _: User, reference: str, delivery: AlertDelivery | 
     """Send the alerts of a watch to another webhook from now on; None: nowhere."""
     watch = app.store.watches.find(reference)
     if watch.owner == "cli":  # its alerts may be sent to private addresses, which users of a server may not name
-        raise Conflict("a watch of the command line sends its alerts where that was decided: pramana drift start")
+        raise StateConflict("a watch of the command line sends its alerts where that was decided: pramana drift start")
     channel = None
     if delivery is not None:
         delivery.check()

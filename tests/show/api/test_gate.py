@@ -466,7 +466,7 @@ def test_slow_requests_are_limited_and_the_rest_get_retry_after(
         go_on.wait(30)
         raise InvalidInput("it was slow")
 
-    monkeypatch.setattr("pramana.app.comparisons.make_run_reference", slow)
+    monkeypatch.setattr("pramana.app.comparisons.reference_to_baseline", slow)
     found: list[Answer] = []
     asking = [threading.Thread(target=lambda: found.append(client.get("/api/compare?base=a&new=b"))) for _ in range(40)]
     for each in asking:

@@ -170,7 +170,7 @@ def add_scoring_options(judge_default_note: str, embedder_default_note: str) -> 
             "judges",
             multiple=True,
             metavar="MODEL",
-            help=f"Judge model; several form a panel [default: {judge_default_note}]",
+            help=f"Judge model, repeatable [default: {judge_default_note}]",
         ),
         click.option(
             "--embedder",

@@ -50,7 +50,7 @@ _ENDED_EARLY_NOTE = "Ended early: replies that were not scored again keep their 
     ),
 )
 @click.argument("run", default="latest")
-@add_scoring_options(judge_default_note="as in the run", embedder_default_note="as in the run")
+@add_scoring_options(judge_default_note="the run's", embedder_default_note="as in the run")
 @add_selection_options
 @add_cost_limit_options()
 @CONCURRENCY_OPTION

@@ -97,7 +97,7 @@ _EXIT_CODES_WORST_FIRST = (1, 3, 4, 0)
     metavar="FILE",
     help="System prompt",
 )
-@add_scoring_options(judge_default_note="each model judges itself", embedder_default_note="MiniLM, embedded")
+@add_scoring_options(judge_default_note="the model itself", embedder_default_note="MiniLM, embedded")
 @click.option(
     "--modality",
     "modalities",
