@@ -126,7 +126,7 @@ def measure_call_times(of: FinishedCall) -> CallTimes:
 
 def check_call(of: FinishedCall, lines: int = 1) -> Any:
     samples, rate = audio.read_wav(of.recording)
-    nobody: Any = {"transcribe": None, "languages": (), "language": "en"}
+    nobody: Any = {"transcribe": None, "transcribable_languages": (), "language": "en"}
     return make_call_check(measure_call(samples, rate, read_events(of), line_count=lines, **nobody))
 
 

@@ -288,11 +288,11 @@ def find_dropped_parameters_to_mention(
 class ResultTally:
     """Counts results as they arrive.
 
-    >>> from pramana.model import Check, Facets, Key, Reply
+    >>> from pramana.model import Check, Facets, ResultKey, Reply
     >>> case = Case("a-1", "test_case", (), Facets("factual", "easy"))
     >>> check = Check("contains", "1", Outcome.PASSED, "found")
     >>> tally = ResultTally()
-    >>> tally.add(case, Result(Key("sha256:…", "gpt-5"), "a-1", Reply("Paris"), None, (check,), None, None))
+    >>> tally.add(case, Result(ResultKey("sha256:…", "gpt-5"), "a-1", Reply("Paris"), None, (check,), None, None))
     >>> tally.summary().by["category"]["factual"].value
     1.0
     """
@@ -531,9 +531,9 @@ class ResultTally:
 def explain_outcome(result: Result) -> str:
     """Explain the outcome of a result: its failure, or the reasons of the checks that decided it.
 
-    >>> from pramana.model import Failure, Key
+    >>> from pramana.model import Failure, ResultKey
     >>> failure = Failure("unavailable", "no answer in 60 s")
-    >>> explain_outcome(Result(Key("sha256:…", "m"), "a-1", None, failure, (), None, None))
+    >>> explain_outcome(Result(ResultKey("sha256:…", "m"), "a-1", None, failure, (), None, None))
     'no answer in 60 s'
     """
     if result.reply is None and result.outcome is not Outcome.SKIPPED:
