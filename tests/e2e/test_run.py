@@ -260,6 +260,7 @@ def test_rescore_judges_a_run_without_new_model_calls() -> None:
         assert again.returncode == 0, again.stderr
     assert parse_json(again)["overall"]["passed"] == 1
     (block,) = parse_json(run_pramana("export"))
+    assert [each["calibration"] for each in block["summary"].pop("judges")] == ["uncalibrated"]
     assert block["summary"] == {"total": 1, "passed": 1, "skipped": 0, "pass_rate": 1.0}
     refused = run_pramana("rescore", "latest", "--judge", "local")
     assert (refused.returncode, "cannot judge" in refused.stderr) == (2, True)
