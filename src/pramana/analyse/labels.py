@@ -16,7 +16,7 @@ _MIN_PREFIX_LENGTH = 4
 """Shorter prefixes are kept: dropping them saves less than explaining that they were dropped."""
 
 
-class ModelLabels(Struct, frozen=True):
+class ModelDisplayNames(Struct, frozen=True):
     """The names of models that are shown together, all within the same width."""
 
     labels: Mapping[str, str]
@@ -69,7 +69,7 @@ def make_model_labels(base: str, new: str) -> SideLabels:
 # ── Names ──
 
 
-def label_models(names: Sequence[str], max_width: int, measure_width: Callable[[str], int] = len) -> ModelLabels:
+def label_models(names: Sequence[str], max_width: int, measure_width: Callable[[str], int] = len) -> ModelDisplayNames:
     """Return labels that fit into `max_width` columns and stay distinguishable.
 
     Names that fit stay unchanged. Otherwise a prefix shared by all is dropped, no more of it than necessary, and labels
@@ -81,13 +81,13 @@ def label_models(names: Sequence[str], max_width: int, measure_width: Callable[[
     """
     plain = _make_printable(names)
     if len(set(plain.values())) == len(plain) and all(measure_width(each) <= max_width for each in plain.values()):
-        return ModelLabels(plain)
+        return ModelDisplayNames(plain)
     prefix = ""
     for prefix in _shared_prefixes(list(plain.values())):
         if all(measure_width(each) - measure_width(prefix) < max_width for each in plain.values()):
             break
     rest = [f"…{each[len(prefix) :]}" if prefix else each for each in plain.values()]
-    return ModelLabels(dict(zip(plain, _shorten_all(rest, max_width, measure_width), strict=True)), prefix)
+    return ModelDisplayNames(dict(zip(plain, _shorten_all(rest, max_width, measure_width), strict=True)), prefix)
 
 
 def shorten_names(names: Sequence[str], max_width: int, measure_width: Callable[[str], int] = len) -> Mapping[str, str]:

@@ -90,7 +90,7 @@ class ChartPointView(View, frozen=True, kw_only=True):
     consistency: Annotated[float, Meta(description="Share of prompts with only one output")]
 
 
-class Chart(NamedTuple):
+class CommunityChart(NamedTuple):
     """A point for each model and day, the range of days, and the total number of models."""
 
     points: list[ChartPointView]
@@ -163,7 +163,7 @@ def submit_batch(app: App, user: User, batch: Batch) -> BatchSubmittedView:
 
 
 @use_case("viewer")
-def read_chart(app: App, _: User, wanted: ChartRequest) -> Chart:
+def read_chart(app: App, _: User, wanted: ChartRequest) -> CommunityChart:
     """Return a point for each model and day with submissions, by model and day."""
     last = wanted.last or clock.now().date()
     first = wanted.first or last - min(timedelta(days=89), last - date.min)
@@ -189,7 +189,7 @@ def read_chart(app: App, _: User, wanted: ChartRequest) -> Chart:
         )
         for each in points
     ]
-    return Chart(shown, first, last, there)
+    return CommunityChart(shown, first, last, there)
 
 
 @use_case("viewer", allow_anonymous_when=_allows_anonymous)

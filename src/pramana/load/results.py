@@ -143,7 +143,7 @@ _TYPES_BY_KIND: dict[str, tuple[type, ...]] = {
 }
 
 
-_OPTIONAL_BLOCK_FIELDS: dict[str, tuple[str, Any]] = {
+_OPTIONAL_FIELDS_OF_BLOCK: dict[str, tuple[str, Any]] = {
     "complete": ("true or false", None),
     "timestamp": ("text", None),
     "temperature": ("a number", None),
@@ -151,7 +151,7 @@ _OPTIONAL_BLOCK_FIELDS: dict[str, tuple[str, Any]] = {
     "runner_version": ("text", None),
     "model": ("text", None),
 }
-_OPTIONAL_RESULT_FIELDS: dict[str, tuple[str, Any]] = {
+_OPTIONAL_FIELDS_OF_RESULT: dict[str, tuple[str, Any]] = {
     "case_digest": ("text", None),
     "variant": ("text", "text"),
     "score": ("a number", None),
@@ -219,7 +219,7 @@ class _ResultsReader:
         seen: Counter[str] = Counter()
         results = [self.read_result(each, (*path, "results", number), seen) for number, each in enumerate(listed)]
         self.check_unique(results, (*path, "results"))
-        optional = self.get_optional_fields(metadata, below, _OPTIONAL_BLOCK_FIELDS)
+        optional = self.get_optional_fields(metadata, below, _OPTIONAL_FIELDS_OF_BLOCK)
         engines, provider = metadata.get("engines"), metadata.get("provider")  # informational only: never refused
         prompt = metadata.get("system_prompt", _REQUIRED)
         model = self.get_field(metadata, (*below, "model_id"), "text") if "run_metadata" in value else ""
@@ -252,7 +252,7 @@ class _ResultsReader:
             return None
         test_id = self.get_field(value, (*path, "test_id"), "text")
         stated = self.get_field(value, (*path, "assertion_result"), "an object")
-        optional = self.get_optional_fields(value, path, _OPTIONAL_RESULT_FIELDS)
+        optional = self.get_optional_fields(value, path, _OPTIONAL_FIELDS_OF_RESULT)
         asked = f"{optional['case_digest'] or test_id} {optional['variant']}"
         repeat = self.get_field(value, (*path, "repeat"), "a whole number", id_counts[asked])
         id_counts[asked] += 1

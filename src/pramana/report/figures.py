@@ -315,7 +315,7 @@ def describe_scores(scores: Sequence[ScoreSummary]) -> Iterator[tuple[str, str, 
 RUBRIC_TITLE = f"Rubric scores, {LOWEST_RATING} to {HIGHEST_RATING}"
 
 
-class RubricRow(NamedTuple):
+class RubricMeansRow(NamedTuple):
     """The rubric scores of one model, over all its replies, one type of scenario or one language."""
 
     group_label: str
@@ -332,7 +332,7 @@ class RubricRow(NamedTuple):
         return f"{', '.join(said)}; {self.reply_count:,} repl{'y' if self.reply_count == 1 else 'ies'}"
 
 
-def make_rubric_rows(averages: RubricAverages | None) -> list[RubricRow]:
+def make_rubric_rows(averages: RubricAverages | None) -> list[RubricMeansRow]:
     """Return the means of a judge's rubric scores: overall, then by type and language if there are several.
 
     >>> from pramana.analyse.intervals import Interval
@@ -355,7 +355,7 @@ def make_rubric_rows(averages: RubricAverages | None) -> list[RubricRow]:
             mine = [each for each in measured if (each.model, each.version) == (model, version)]
             title = f"{group} (rubric {version})" if several[model] > 1 else group
             means = {each.check: _format_mean(each) for each in mine}
-            made.append(RubricRow(title, model, means, max(each.count for each in mine)))
+            made.append(RubricMeansRow(title, model, means, max(each.count for each in mine)))
     return made
 
 

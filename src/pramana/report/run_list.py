@@ -6,7 +6,7 @@ Every model has a line with its pass rate: rates of several models are never poo
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pramana.analyse.labels import ModelLabels, label_models, shorten_names
+from pramana.analyse.labels import ModelDisplayNames, label_models, shorten_names
 from pramana.analyse.numbers import format_interval, format_percent
 from pramana.analyse.rates import Rate, make_model_rates
 from pramana.model import Run
@@ -125,7 +125,7 @@ class _RunTable:
             indent = f"{_INDENT}{'':{self._rate}}{_GAP}"
         yield from self._format_details(listed, names, indent)
 
-    def _format_details(self, listed: ListedRun, names: ModelLabels, indent: str) -> Iterator[str]:
+    def _format_details(self, listed: ListedRun, names: ModelDisplayNames, indent: str) -> Iterator[str]:
         """Yield the notes below a run: further models, the prefix that the labels omit, its name and its note."""
         if len(listed.rates) > MAX_SHOWN_MODELS:
             yield f"{indent}and {len(listed.rates) - MAX_SHOWN_MODELS} more models"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pramana.analyse.gate import ExitDecision, decide_exit, make_no_verdicts_sentence
-from pramana.analyse.labels import ModelLabels, label_models, shorten_middle, shorten_names
+from pramana.analyse.labels import ModelDisplayNames, label_models, shorten_middle, shorten_names
 from pramana.analyse.numbers import format_parameter
 from pramana.analyse.summary import BREAKDOWNS, Rate, ResultTally, Summary
 from pramana.errors import escape_control_characters
@@ -331,7 +331,9 @@ class _RateTable:
         self._cell = widths[self._with_interval]
         self.fits = max(MIN_HEADING_COLUMNS, self._cell) <= self.room
 
-    def iterate_lines(self, title: str, rows: Mapping[str, Mapping[str, Rate]], names: ModelLabels) -> Iterator[str]:
+    def iterate_lines(
+        self, title: str, rows: Mapping[str, Mapping[str, Rate]], names: ModelDisplayNames
+    ) -> Iterator[str]:
         """Yield a line of headings and one per value, with the results without a verdict below it."""
         gap = " " * COLUMN_GAP_WIDTH
         columns = {each: max(count_columns(names[each]), self._cell) for each in self._models}
