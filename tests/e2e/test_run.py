@@ -195,8 +195,8 @@ from pramana.store import open_store
 store = open_store(settings.database_url())
 counted = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 def watch(progress):
-    keys = "\\n" + "".join(f"{result.key.case} {result.key.repeat}\\n" for result in progress.results)
-    if progress.results:
+    keys = "\\n" + "".join(f"{result.key.case} {result.key.repeat}\\n" for result in progress.new_results)
+    if progress.new_results:
         os.write(counted, keys.encode())
 print("begun", flush=True)
 asyncio.run(execute(store, store.runs.find("latest"), Limits(concurrency=int(sys.argv[2])), watch))

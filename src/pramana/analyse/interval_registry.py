@@ -171,5 +171,6 @@ PRINTING_MODULES = (
     "show.tools",
     "show.web.pages.comparison_markup",
     "show.web.pages.home",
+    "show.web.pages.judges",
 )
 """Modules with a text that names an interval or a confidence."""

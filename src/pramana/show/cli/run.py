@@ -521,7 +521,7 @@ def _report_run(
             click.echo(f"pramana: {stop.error}", err=True)
         if compared:
             compared.print_text()
-    if ended.stored < ended.expected:
+    if ended.stored < ended.expected and ended.status != "finished":
         click.echo(f"Resume with: {format_resume_advice(ended)}", err=True)
     if option_values["output"]:  # last, so that the summary is printed even if the file cannot be written
         from pramana.report.exporters import write_file
