@@ -1,11 +1,12 @@
 """A judge beside people: agreement and corrected rates, by referees and by counting coverage."""
 
 import random
+import sys
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.judge_coverage import Setting, simulate
 from statsmodels.stats.inter_rater import cohens_kappa  # type: ignore[import-untyped]
 
 from pramana.analyse import calibration
@@ -19,6 +20,8 @@ from pramana.analyse.calibration import (
     krippendorff_alpha,
     measure_agreement,
 )
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(("yes", "no"), [((40, 10), (5, 45)), ((90, 3), (7, 20)), ((25, 25), (25, 25))])
@@ -157,6 +160,9 @@ def test_corrected_intervals_cover_the_true_rate(
 
 def test_intervals_from_each_kind_of_labels_cover_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small form of `benchmarks/judge_coverage.py`: 94 %, less three standard errors of 120 tries."""
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    from benchmarks.judge_coverage import Setting, simulate
+
     monkeypatch.setattr(calibration, "DRAWS", 300)
     found = simulate(Setting(0.8, 0.9, 0.8, 300, 100), 120)
     for way in ("own labels", "drawn by an earlier judge", "labels of another run", "accuracy", "kappa"):

@@ -381,7 +381,7 @@ def test_hostile_arguments_are_refused_by_name_and_never_a_defect(app: App, fold
     )
     needed: dict[str, dict[str, Any]] = {
         "validate": {"paths": ["a.jsonl"]}, "run": {"paths": ["a.jsonl"], "models": ["fake:echo"]},
-        "resume": {"run": "latest"}, "runs": {}, "show": {"run": "latest"}, "failures": {}, "compare": {"base": "latest"},
+        "resume": {"run": "latest"}, "runs": {}, "watches": {}, "show": {"run": "latest"}, "failures": {}, "compare": {"base": "latest"},
     }  # fmt: skip
 
     async def work() -> None:

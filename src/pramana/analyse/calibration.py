@@ -197,7 +197,7 @@ def count_labels_for_width(strata: Sequence[Stratum], *, replies_per_case: int =
     None if labels alone cannot: then the run has too few replies.
 
     >>> count_labels_for_width(LabelCounts(13, 12, 12, 13).as_strata(150, 300))
-    9
+    13
     >>> count_labels_for_width(LabelCounts(13, 12, 12, 13).as_strata(10, 20)) is None
     True
     """

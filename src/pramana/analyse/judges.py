@@ -138,7 +138,7 @@ class JudgeTally:
         >>> for judge in ("gpt-5", "opus", "gpt-5"):
         ...     judges.add("m", Check("llm_judge", "1", Outcome.PASSED, "", evidence={"judge": judge}))
         >>> judges.mixed_judge_sentences()
-        ('llm_judge: 2 of 3 verdicts by gpt-5, 1 by opus',)
+        ('llm_judge: 2 of 3 verdicts by gpt-5, 1 by opus; uncalibrated',)
         """
         counts = self._count_by_model_and_source()
         return tuple(

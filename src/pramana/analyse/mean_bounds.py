@@ -80,7 +80,7 @@ def cases_to_exclude_loss(loss: float, differences: Sequence[float], *, alpha: f
     zero than in the sample that is tried here: as large a share of cases flips, and more of them downwards.
 
     >>> cases_to_exclude_loss(0.05, [0.0] * 20), cases_to_exclude_loss(0.05, [-1.0] + [0.0] * 19)
-    (72, 231)
+    (72, 215)
     """
     sizes = Counter(round(abs(each), 9) for each in differences)
     count = len(differences)

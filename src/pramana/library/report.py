@@ -401,7 +401,7 @@ def _describe_rate(rate: Rate) -> str:
     """Describe how many results passed, and the other outcomes.
 
     >>> _describe_rate(Rate(passed=2, failed=1, errored=1))
-    '2 of 3 passed (66.7 %, 95 % interval 20.8–93.9 %); 1 errored'
+    '2 of 3 passed (66.7 %, 95 % interval 9.4–99.2 %); 1 errored'
     """
     said = f"{rate.passed:,} of {rate.scored_count:,} passed"
     if rate.value is not None and rate.interval:

@@ -84,7 +84,17 @@ def run_page(page_context: FakePageContext, timer: MagicMock, monkeypatch: pytes
     """The page of a run, without a browser."""
     del timer
     found: Any = page._RunPage(page_context, RUN, [])  # type: ignore[arg-type]
-    for name in ("_all", "_about", "_summary", "_breakdowns", "_progress", "_newest", "_suggest_tags", "_timer"):
+    for name in (
+        "_all",
+        "_about",
+        "_summary",
+        "_breakdowns",
+        "_progress",
+        "_newest",
+        "_suggest_tags",
+        "_timer",
+        "_buttons",
+    ):
         setattr(found, name, MagicMock())
     found._all.is_deleted = False
     for name in ("render_headline", "render_breakdowns"):
