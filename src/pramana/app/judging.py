@@ -36,6 +36,10 @@ Rater = Annotated[str, Meta(min_length=1, max_length=MAX_RATER_LENGTH, pattern=r
 Task = Annotated[str, Meta(max_length=MAX_NAME_CHARS)]
 
 
+MAX_SKIPPED = 20
+"""Names of replies in one address: more may not fit into the head of a request."""
+
+
 class LabellingRequest(Struct, frozen=True, kw_only=True):
     """Which reply to show for labelling."""
 
@@ -46,7 +50,8 @@ class LabellingRequest(Struct, frozen=True, kw_only=True):
         Task | None, Meta(description="Name of the reply to show, such as an earlier one; null: the next without label")
     ] = None
     skip: Annotated[
-        Annotated[tuple[Task, ...], Meta(max_length=1_000)], Meta(description="Replies to leave for later, by name")
+        Annotated[tuple[Annotated[str, Meta(max_length=200)], ...], Meta(max_length=MAX_SKIPPED)],
+        Meta(description="Replies to leave for later, by name"),
     ] = ()
     rater: Annotated[
         Rater | None, Meta(description="Whose labels; null: your own. Only an administrator may name others")
