@@ -140,3 +140,27 @@ def test_a_model_that_cannot_be_reached_leaves_a_day_that_can_be_measured_later(
     result = drift("check", "later")
     assert result.return_value in (2, 3, 4)
     assert read_json("show", "later")["measured_days"] == 0
+
+
+def test_a_list_of_several_watches_says_what_to_expect_of_all_together(days: DayClock) -> None:
+    first, second = start("--name", "one"), start("--name", "two")
+    assert "2 active watches: while no model changes, expect at most 0.02 false notices" in join_lines(drift("list"))
+    assert "stand" not in drift("list").stdout  # no day is compared with a baseline yet
+    for _ in range(24):
+        assert drift("check", "--quiet").exit_code in (0, 4)
+        days.moment += timedelta(days=1)
+    listed = {each["id"]: each for each in read_json("list")}
+    assert {first, second} == set(listed)
+    for each in listed.values():
+        assert 0 < each["p_value"] <= each["adjusted_p_value"] <= 1
+    assert read_json("show", first)["p_value"] == listed[first]["p_value"]
+    assert read_json("show", first)["adjusted_p_value"] is None
+    text = join_lines(drift("list"))
+    assert "adjusted for their number (Benjamini-Yekutieli), none stands out among all." in text
+    assert max(map(count_columns, drift("list").stdout.splitlines())) <= 80
+    drift("stop", "two")
+    assert "active watches" not in drift("list").stdout
+
+
+def join_lines(result: Result) -> str:
+    return " ".join(result.stdout.split())

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from pramana import planning, settings
 from pramana.alerting import make_channel, read_channel
@@ -20,6 +21,7 @@ from pramana.analyse.watch import (
     decide_period,
     decide_state,
 )
+from pramana.analyse.watch_family import adjust_for_false_discoveries, bound_p_value
 from pramana.analyse.watch_sentences import describe_alert, describe_proof, describe_state, read_reached_level
 from pramana.app import App, User, use_case
 from pramana.app.providers import make_server_reach
@@ -163,6 +165,20 @@ class WatchView(View, frozen=True, kw_only=True):
     last_day_cost_usd: Annotated[float | None, Meta(description="Cost of the runs of the last day, as far as known")]
     is_last_day_cost_unknown: Annotated[bool, Meta(description="Whether the cost of a call of that day is unknown")]
     creator: str | None
+    p_value: Annotated[
+        float | None,
+        Meta(
+            description="Largest share of unchanged watches whose statistic gets as high as this one's in as many "
+            "days, if days are exchangeable; null: no day is compared with the baseline yet"
+        ),
+    ] = None
+    adjusted_p_value: Annotated[
+        float | None,
+        Meta(
+            description="In a list: `pValue` adjusted for all active watches (Benjamini-Yekutieli). At most 5 % of the "
+            "watches with 0.05 or less are expected to be false"
+        ),
+    ] = None
 
     @property
     def shown_name(self) -> str:
@@ -258,8 +274,11 @@ def choose_instruments(plan: Plan, wanted: Sequence[str] | None) -> tuple[str, .
 
 
 def list_watches(store: Store, *, active_only: bool = False) -> list[WatchView]:
-    """Return watches, newest first, each with its state."""
-    return [_make_watch_view(store, each) for each in store.watches.list_all(active_only=active_only)]
+    """Return watches, newest first, each with its state; p-values are adjusted for all active watches together."""
+    views = [_make_watch_view(store, each) for each in store.watches.list_all(active_only=active_only)]
+    p_values = {each.id: each.p_value for each in views if each.is_active and each.p_value is not None}
+    adjusted = dict(zip(p_values, adjust_for_false_discoveries([*p_values.values()]), strict=True))
+    return [replace(each, adjusted_p_value=adjusted.get(each.id)) for each in views]
 
 
 def read_watch(store: Store, watch: Watch) -> WatchDetailView:
@@ -348,7 +367,21 @@ def _make_view(
         last_day_cost_usd=sum(each.cost_usd for each in spent) if spent else None,
         is_last_day_cost_unknown=any(each.unknown_cost for each in spent),
         creator=watch.creator,
+        p_value=_bound_watch_p_value(watch, findings, mine),
     )
+
+
+def _bound_watch_p_value(
+    watch: Watch, findings: Mapping[str, InstrumentFinding], period_days: Sequence[WatchDay]
+) -> float | None:
+    """Return the p-value of a watch in its period: by the highest statistic that any of its days has had."""
+    compared = max((len(each.scores) - each.baseline.days for each in findings.values() if each.baseline), default=0)
+    if compared == 0:
+        return None
+    stored = [each.decision["instruments"].values() for each in period_days if each.decision]
+    highest = max((each["notice_statistic"] for day in stored for each in day), default=0.0)
+    highest = max([highest, *(each.notice_statistic for each in findings.values())])
+    return bound_p_value(highest, len(watch.instruments), compared)
 
 
 def _make_instrument_view(finding: InstrumentFinding) -> InstrumentView:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pramana.analyse.instruments import INSTRUMENT_GROUPS
 from pramana.analyse.labels import SideLabels
 from pramana.analyse.numbers import format_duration, format_percent, pluralise
+from pramana.analyse.watch_family import MAX_FALSE_SHARE, expect_false_notices
 from pramana.app.watch_reports import (
     ChangeReportView,
     ConfirmationView,
@@ -37,8 +38,32 @@ def render_started(view: WatchDetailView) -> str:
 
 
 def render_list(views: Sequence[WatchView]) -> str:
-    """Return a list of watches: its names and days, and below them its state."""
-    return "\n".join(line for each in views for line in _render_listed(each))
+    """Return a list of watches: its names and days, and below them its state; then what holds for all together."""
+    lines = [line for each in views for line in _render_listed(each)]
+    if sentence := describe_family(views):
+        lines += ["", wrap_text(sentence)]
+    return "\n".join(lines)
+
+
+def describe_family(views: Sequence[WatchView]) -> str:
+    """Return how many false notices to expect of several active watches, and which watches stand out; "" for one."""
+    active = [each for each in views if each.is_active]
+    if len(active) < 2:
+        return ""
+    expected = (
+        f"{len(active)} active watches: while no model changes, expect at most {expect_false_notices(len(active)):g} "
+        "false notices a month in all."
+    )
+    compared = [each for each in active if each.adjusted_p_value is not None]
+    named = [
+        f"{escape_control_characters(each.shown_name)} (p = {each.adjusted_p_value:.2g})"
+        for each in sorted(compared, key=lambda each: each.adjusted_p_value or 0.0)
+        if each.adjusted_p_value is not None and each.adjusted_p_value <= MAX_FALSE_SHARE
+    ]
+    if not compared:
+        return expected
+    found = f"standing out among all: {', '.join(named)}" if named else "none stands out among all"
+    return f"{expected} With p-values adjusted for their number (Benjamini-Yekutieli), {found}."
 
 
 def _render_listed(view: WatchView) -> Iterator[str]:

@@ -42,6 +42,9 @@ def test_watches_are_listed_with_alarms_first(bench: Bench, axe: Callable[[Page]
     expect(rows.first).to_contain_text("✗ Alarm")
     expect(rows.first).to_contain_text("the pass rate fell")
     expect(rows.nth(1)).to_contain_text("Collecting the baseline: 2 of 14 days")
+    expect(page.get_by_text("2 active watches: while no model changes")).to_contain_text(
+        re.compile(r"standing out among all: support-bot \(p = \S+\)\.$")
+    )
     assert_no_sideways_scroll(page)
     axe(page)
     rows.first.get_by_role("link", name="support-bot").click()

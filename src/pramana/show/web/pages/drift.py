@@ -6,6 +6,7 @@ from nicegui import ui
 
 from pramana.app.watches import WatchView, list_all, start
 from pramana.report.markup import SafeHtml, render_link, render_untrusted_text, tag
+from pramana.report.watches import describe_family
 from pramana.show.web.kit import PageContext, frame, parts
 from pramana.show.web.pages.runs import LiveTable
 from pramana.show.web.pages.watch_markup import (
@@ -41,7 +42,7 @@ class _WatchList:
     def __init__(self, context: PageContext) -> None:
         self._context = context
         self._place = ui.element("div")
-        self._table: LiveTable | None = None
+        self._shown: tuple[LiveTable, ui.label] | None = None
 
     async def refresh(self) -> None:
         found = await self._context.call(list_all)
@@ -50,14 +51,17 @@ class _WatchList:
 
     def show(self, watches: Sequence[WatchView]) -> None:
         if not watches:
-            self._table = None
+            self._shown = None
             with parts.redraw(self._place):
                 draw_empty_state(self._context)
             return
-        if self._table is None:
+        if self._shown is None:
             with parts.redraw(self._place):
-                self._table = LiveTable("Watches, alarms first", COLUMN_HEADINGS, name="watches")
-        self._table.update_rows({each.id: _render_watch_row(each) for each in sort_by_severity(watches)})
+                table = LiveTable("Watches, alarms first", COLUMN_HEADINGS, name="watches")
+                self._shown = table, ui.label().classes("quiet")
+        table, family = self._shown
+        family.set_text(describe_family(watches))
+        table.update_rows({each.id: _render_watch_row(each) for each in sort_by_severity(watches)})
 
 
 def sort_by_severity(watches: Sequence[WatchView]) -> list[WatchView]:
