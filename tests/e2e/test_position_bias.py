@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 import pramana as library
+from pramana.analyse.position_bias import RepeatedVerdict
 from pramana.app.position_bias import list_repeated_verdicts
 from pramana.app.rejudging import RejudgeRequest, plan_rejudging, rejudge
 from pramana.errors import InvalidInput
@@ -21,6 +23,8 @@ from pramana.show.cli import pramana
 from pramana.store import open_store
 
 from ..judged_runs import add_judged_run
+from ..loopback.openai import OpenAIWire
+from ..loopback.server import Loopback
 from ..stores import home_store
 
 JUDGES = '''\
@@ -325,6 +329,36 @@ def test_each_criterion_of_a_script_is_judged_again_by_itself(tmp_path: Path) ->
     assert sorted(each for each in seen[4:] if each in first) == first, "the same prompts are sent again"
     assert len([each for each in seen[4:] if each not in first]) == 4
     assert sum('"no" or "yes"' in each for each in seen) == 1
+
+
+def test_a_judge_behind_an_api_gets_each_prompt_anew_although_the_run_used_the_cache() -> None:
+    seen: list[str] = []
+
+    def answer(messages: Sequence[Mapping[str, Any]]) -> str:
+        prompt = "\n".join(str(each["content"]) for each in messages)
+        seen.append(prompt)
+        return f"It is a line.\n{'YES' if prompt.endswith('YES or NO.') else 'NO'}"
+
+    async def measure() -> list[RepeatedVerdict]:
+        cases = [
+            {"input": f"Line {number}", "check": {"type": "llm_judge", "judge_prompt": "Is it short?"}}
+            for number in range(8)
+        ]
+        async with Loopback(OpenAIWire(answer)) as server:
+            judge = f"{server.url}#loopback-small"
+            await library.evaluate_async(cases, model="fake:echo", judge=judge, cache=True)
+            report = await library.evaluate_async(cases, model="fake:echo", judge=judge, cache=True)
+            assert len(seen) == 8, "the second run used the cache"
+            with closing(open_store(home_store())) as store:
+                plan = plan_rejudging(store, report.run, RejudgeRequest())
+                assert plan.estimated_cost_usd is None, "cached verdicts cost nothing, new ones may"
+                assert await rejudge(store, report.run, plan, Limits()) == 0
+                return list_repeated_verdicts(store.rejudgements.list_of_run(report.run))
+
+    verdicts = asyncio.run(measure())
+    assert [each.by_order for each in verdicts] == [{"usual": True, "answers-swapped": False}] * 8
+    assert len(seen) == 24
+    assert sum("NO if the criterion is not met, YES if it is." in each for each in seen) == 8
 
 
 def test_models_that_judge_themselves_do_so_again() -> None:
