@@ -1,4 +1,4 @@
-"""Complaints to a shop, a clerk who replies, a judge that errs, and a person who labels: for the guide to judges.
+"""Complaints to a shop, a clerk who replies, judges that err, and a person who labels: for the guide to judges.
 
 `python letters.py cases` prints 200 test cases; `python letters.py label FILE` fills in the labels of an exported file.
 """
@@ -22,6 +22,14 @@ def clerk(prompt: str) -> str:
 def judge(prompt: str) -> bool:
     """Look for the word sorry, which is wrong for some replies."""
     return "sorry" in prompt.rpartition("=====[")[0].rpartition("=====[")[2].lower()
+
+
+def hasty_judge(prompt: str) -> bool:
+    """Prefer the answer that the prompt names first, wherever the reply is not clear."""
+    reply = prompt.rpartition("=====[")[0].rpartition("=====[")[2]
+    if "apologies" in reply or "Sorry, but" in reply:
+        return "YES or NO" in prompt
+    return "sorry" in reply
 
 
 def is_apology(reply: str) -> bool:

@@ -214,6 +214,8 @@ class Speech(Struct, frozen=True):
 
 
 Purpose = Literal["case", "judge", "embedding"]
+PromptOrder = Literal["usual", "answers-swapped", "criterion-last"]
+"""The order in which a judge's prompt offers its two answers, and names the criterion and the judged text."""
 
 
 class Request(Struct, frozen=True):

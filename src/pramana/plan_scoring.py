@@ -12,7 +12,7 @@ from functools import cache
 from pramana import settings
 from pramana.analyse.judges import NON_JUDGE_PROVIDERS
 from pramana.errors import InvalidInput
-from pramana.model import Plan, PlannedScorer, Reply, Request, Target, Usage
+from pramana.model import Plan, PlannedScorer, PromptOrder, Reply, Request, Target, Usage
 from pramana.planning import resolve_model
 from pramana.providers.names import is_voice_agent
 from pramana.providers.prices import FUNCTION_KIND, Prices
@@ -49,7 +49,7 @@ def make_scoring(
     """
     agent = is_voice_agent(target) and target.provider not in NON_JUDGE_PROVIDERS
     named = plan.judges or (() if no_judge_reason else (target,))
-    judges = [judge for each in named if (judge := _make_judge(each, accounts))]
+    judges = make_judges(named, accounts)
     return ReplyChecker(
         judges[0] if judges else None,
         similarity,
@@ -67,7 +67,12 @@ def check_judge_usable(plan: Plan, accounts: RunClients) -> None:
         accounts.get_text_client(judge)
 
 
-def _make_judge(target: Target, accounts: RunClients) -> Judge | None:
+def make_judges(targets: Sequence[Target], accounts: RunClients, prompt_order: PromptOrder = "usual") -> list[Judge]:
+    """Return those of some models that can judge."""
+    return [judge for each in targets if (judge := _make_judge(each, accounts, prompt_order))]
+
+
+def _make_judge(target: Target, accounts: RunClients, prompt_order: PromptOrder = "usual") -> Judge | None:
     """Return a model as a judge, or None for the embedded model and for voice agents."""
     if target.provider in NON_JUDGE_PROVIDERS or is_voice_agent(target):
         return None
@@ -75,7 +80,7 @@ def _make_judge(target: Target, accounts: RunClients) -> Judge | None:
     async def ask(request: Request) -> Reply:
         return await accounts.get_text_client(target)(request)  # opened on first use: not every suite needs a judge
 
-    return Judge(ask, target.model, target.typed, must_rate=target.provider != FUNCTION_KIND)
+    return Judge(ask, target.model, target.typed, must_rate=target.provider != FUNCTION_KIND, prompt_order=prompt_order)
 
 
 def open_scorers(

@@ -13,8 +13,21 @@ import pytest
 from msgspec.structs import replace
 
 from pramana.errors import AuthenticationFailed, ProviderError, Unavailable
-from pramana.model import Assertion, Case, Check, Facets, Line, Outcome, Reply, Request, ToolCall, Turn, Usage
-from pramana.score.judge import Judge, make_delimiter, score_by_judge, score_by_rubric
+from pramana.model import (
+    Assertion,
+    Case,
+    Check,
+    Facets,
+    Line,
+    Outcome,
+    PromptOrder,
+    Reply,
+    Request,
+    ToolCall,
+    Turn,
+    Usage,
+)
+from pramana.score.judge import Judge, list_judge_versions, make_delimiter, score_by_judge, score_by_rubric
 from pramana.score.scoring import NO_JUDGE_REASON, ReplyChecker
 from pramana.score.verdicts import RUBRIC_SCORE_NAMES, parse_ratings, parse_verdict
 
@@ -329,3 +342,62 @@ def test_a_wrong_key_for_the_judge_ends_the_run() -> None:
     scoring = ReplyChecker(ScriptedJudge(AuthenticationFailed("no key")).judge(), NoSimilarity())
     with pytest.raises(AuthenticationFailed):
         asyncio.run(scoring.make_checks(JUDGED, Reply("x")))
+
+
+# ── Orders of the prompt ──
+
+
+def score_in_order(order: PromptOrder, case: Case, *answers: str) -> tuple[str, Check]:
+    """Return all that a judge is sent with prompts in one order, and its check."""
+    script = ScriptedJudge(*answers)
+    by = score_by_judge if case is JUDGED else score_by_rubric
+    check = asyncio.run(by(replace(script.judge(), prompt_order=order), case, Reply("Old pond")))
+    return "\n".join(turn.text for turn in script.requests[-1].turns), check
+
+
+def test_swapped_prompts_differ_only_in_the_order_of_the_answers() -> None:
+    usual, normal = score_in_order("usual", JUDGED, "eh?", "YES")
+    swapped, check = score_in_order("answers-swapped", JUDGED, "eh?", "YES")
+    expected = usual.replace("YES or NO", "NO or YES").replace("YES nor NO", "NO nor YES")
+    clause = "YES if the criterion is met, NO if it is not."
+    assert swapped == expected.replace(clause, "NO if the criterion is not met, YES if it is.")
+    assert usual.count("YES or NO") == 2
+    assert swapped.count("NO or YES") == 2
+    assert "YES or NO" not in swapped
+    assert clause in usual
+    assert (check.outcome, normal.outcome) == (Outcome.PASSED, Outcome.PASSED), "what YES means does not change"
+
+
+def test_swapped_ratings_offer_no_before_yes() -> None:
+    usual, _ = score_in_order("usual", SCENARIO, RATINGS)
+    swapped, check = score_in_order("answers-swapped", SCENARIO, RATINGS)
+    assert swapped == usual.replace('"yes" or "no"', '"no" or "yes"')
+    assert check.outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize(("case", "answer", "criterion"), [
+    (JUDGED, "NO", "Criterion:\nAnswer YES only if the text is a haiku."),
+    (SCENARIO, RATINGS, "Expected outcome:\nAsks for the height of the van"),
+])  # fmt: skip
+def test_the_criterion_can_come_after_the_reply(case: Case, answer: str, criterion: str) -> None:
+    usual, _ = score_in_order("usual", case, answer)
+    late, _ = score_in_order("criterion-last", case, answer)
+    assert usual.index(criterion) < usual.index("Old pond")
+    assert late.index(criterion) > late.index("Old pond")
+    assert sorted(late.splitlines()) == sorted(usual.splitlines()), "nothing is added and nothing is left out"
+
+
+@pytest.mark.parametrize(("case", "answer"), [(JUDGED, "YES"), (SCENARIO, RATINGS)])
+def test_the_version_of_a_check_tells_the_orders_of_its_prompt_apart(case: Case, answer: str) -> None:
+    orders: tuple[PromptOrder, ...] = ("usual", "answers-swapped", "criterion-last")
+    versions = {order: score_in_order(order, case, answer)[1].version for order in orders}
+    assert len(set(versions.values())) == 3
+    assert all(versions[order] in list_judge_versions(order) for order in orders)
+    assert not list_judge_versions("usual") & (
+        list_judge_versions("answers-swapped") | list_judge_versions("criterion-last")
+    )
+
+
+def test_the_usual_prompts_have_the_versions_that_stored_runs_have() -> None:
+    """Another version would make every stored verdict one of another judge."""
+    assert list_judge_versions("usual") == {"1 8d07b22fe4f4", "1 a441ec6a8f8c", "1 3b5603475e83"}

@@ -43,8 +43,10 @@ REGISTERED_INTERVALS = (
         functions=("analyse.mean_bounds:rate_interval",),
         fields=(
             "analyse.panels:PanelAgreement.unanimous_interval",
+            "analyse.position_bias:VerdictChanges.interval",
             "analyse.rates:Rate.interval",
             "app.calibrations:PanelView.unanimous_interval",
+            "app.position_bias:VerdictChangesView.interval",
             "app.briefs:RateView.interval",
             "app.models:RateView.interval",
             "app.views:ModelRateView.interval",

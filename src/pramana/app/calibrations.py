@@ -26,6 +26,7 @@ from pramana.analyse.judge_report import (
 from pramana.analyse.judges import canonical_judge_name, describe_calibration
 from pramana.analyse.labelling import JudgedReply, list_verdicts, make_task_name
 from pramana.analyse.panels import measure_panels
+from pramana.app.position_bias import PositionBiasView, read_position_bias
 from pramana.app.views import View
 from pramana.hash import hash_case
 from pramana.model import JudgeCalibration, Run
@@ -89,6 +90,9 @@ class JudgeView(View, frozen=True, kw_only=True):
     categories: tuple[AgreementView, ...]
     models: tuple[CorrectedRateView, ...]
     self_judged_models: Annotated[tuple[str, ...], Meta(description="Models that judge their own replies")]
+    position_bias: Annotated[
+        PositionBiasView | None, Meta(description="Null until `pramana judge swap` has asked the judge again")
+    ]
 
 
 class JudgePairView(View, frozen=True, kw_only=True):
@@ -169,6 +173,7 @@ def make_judge_report(store: Store, run: Run) -> JudgeReportView:
     opinions = combine_labels(mine.labels)
     categories = {hash_case(case): case.facets.category for case in store.cases.iterate(run)}
     others = list(_read_other_runs(store, run)) if mine.labels else []
+    bias = read_position_bias(store, run)
     reports = report_judges(mine, others, categories.__getitem__, canonical_judge_name)
     return JudgeReportView(
         run_id=run.id,
@@ -179,7 +184,7 @@ def make_judge_report(store: Store, run: Run) -> JudgeReportView:
         unsure=opinions.unsure_count,
         tied=opinions.tied_count,
         alpha=opinions.alpha,
-        judges=tuple(map(_judge_view, reports)),
+        judges=tuple(_judge_view(each, bias.get(each.source)) for each in reports),
         panels=_panel_views(store, run),
     )
 
@@ -213,7 +218,7 @@ def _read_other_runs(store: Store, run: Run) -> Iterator[LabelledVerdicts]:
 # ── Views ──
 
 
-def _judge_view(report: JudgeReport) -> JudgeView:
+def _judge_view(report: JudgeReport, bias: PositionBiasView | None) -> JudgeView:
     labels = report.labels
     return JudgeView(
         judge=report.source.by,
@@ -251,6 +256,7 @@ def _judge_view(report: JudgeReport) -> JudgeView:
             for each in report.models
         ),
         self_judged_models=report.self_judged_models,
+        position_bias=bias,
     )
 
 

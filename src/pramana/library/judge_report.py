@@ -9,7 +9,9 @@ class JudgeReport(JudgeReportView, frozen=True, kw_only=True):
 
     The field `judges` has one entry per judge: its `agreement` with people, and in `models` the pass rate of each
     model, corrected for the judge's errors. The field `corrected` of a pass rate is None if the labels do not suffice;
-    then `refusal` says why, and `missing_labels` about how many more labels would do.
+    then `refusal` says why, and `missing_labels` about how many more labels would do. The field `position_bias` of a
+    judge says how many of its verdicts depend on the order of the prompt; it is None until `pramana judge swap` has
+    measured it.
     """
 
     def __repr__(self) -> str:

@@ -206,6 +206,8 @@ class Report:
     def judge_report(self) -> "JudgeReport":
         """Return how far the judges of the run agree with people, by the labels of `pramana judge label`.
 
+        It includes their position bias if `pramana judge swap` has measured it.
+
         `print(report.judge_report())` shows it as text.
         """
         from pramana.app.calibrations import make_judge_report

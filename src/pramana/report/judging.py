@@ -1,9 +1,12 @@
-"""A judge's report as text: agreement with people, and pass rates corrected by labels, within 80 columns."""
+"""A judge's report as text: agreement with people, corrected pass rates and position bias, within 80 columns."""
 
 from collections.abc import Iterator
 
+from pramana.analyse.judgements import JUDGE, RUBRIC
 from pramana.analyse.numbers import format_percent, pluralise, shorten_name
 from pramana.app.calibrations import AgreementView, CorrectedRateView, JudgeReportView, JudgeView, PanelView
+from pramana.app.position_bias import PositionBiasView, VerdictChangesView
+from pramana.app.rejudging import RejudgingView
 from pramana.report.figures import format_interval
 from pramana.report.terminal import pad_to_width, wrap_text
 
@@ -30,6 +33,12 @@ def _format_report(report: JudgeReportView) -> Iterator[str]:
     for judge in report.judges:
         yield ""
         yield from _format_judge(judge)
+        if judge.position_bias:
+            yield ""
+            yield from format_position_bias(judge.position_bias)
+        elif advice := make_swap_advice(judge, report.run_id):
+            yield ""
+            yield wrap_text(advice, MAX_COLUMNS, "  ", "    ")
     for panel in report.panels:
         yield ""
         yield from _format_panel(panel)
@@ -92,6 +101,60 @@ def _format_judge(judge: JudgeView) -> Iterator[str]:
     yield "  pass rate"
     for rate in judge.models:
         yield from _format_rate(rate)
+
+
+# ── Position bias ──
+
+_ORDER_NAMES = {
+    "usual": "Asked again with the same prompt",
+    "answers-swapped": "With the answers swapped",
+    "criterion-last": "With the criterion after the reply",
+}
+
+
+def make_swap_advice(judge: JudgeView, run_id: str) -> str:
+    """Return how to measure the position bias of a judge; empty if it is measured or the prompts are a scorer's own."""
+    if judge.position_bias or judge.check not in (JUDGE, RUBRIC):
+        return ""
+    return f"Position bias is not measured yet: pramana judge swap {run_id}"
+
+
+def describe_drawn_replies(bias: PositionBiasView) -> str:
+    """Return how many replies a judge judged again, and what it cost."""
+    cost = f"; cost ${bias.cost_usd:.4f}" if bias.cost_usd else ""
+    return f"{_count_replies(bias.replies)} judged again, {bias.earlier_no:,} of them with the verdict NO{cost}"
+
+
+def describe_verdict_changes(changes: VerdictChangesView) -> str:
+    """Return how many verdicts changed with prompts in one order."""
+    name = _ORDER_NAMES[changes.order]
+    if not changes.replies:
+        return f"{name}: no verdicts."
+    verdicts = f"{changes.changed:,} of {pluralise(changes.replies, 'verdict')} changed"
+    directions = f", {changes.to_yes:,} to YES and {changes.to_no:,} to NO" if changes.changed else ""
+    share = f"{format_percent(changes.changed / changes.replies)} ({format_interval(changes.interval)})"
+    return f"{name}, {verdicts}{directions}: {share}."
+
+
+def format_position_bias(bias: PositionBiasView) -> Iterator[str]:
+    """Yield the lines on how far the verdicts of a judge depend on the order of its prompt."""
+    yield wrap_text(f"position bias: {describe_drawn_replies(bias)}", MAX_COLUMNS, "  ", "    ")
+    yield wrap_text(describe_verdict_changes(bias.repetition), MAX_COLUMNS, "    ", "      ")
+    for each in bias.effects:
+        yield wrap_text(describe_verdict_changes(each.changes), MAX_COLUMNS, "    ", "      ")
+        yield wrap_text(each.finding, MAX_COLUMNS, "      ", "      ")
+
+
+def describe_rejudging(view: RejudgingView) -> str:
+    """Return what it takes to judge the drawn replies of a run again."""
+    drawn = f"Run {view.run_id}: {view.drawn:,} of {view.judged:,} judged replies drawn."
+    known = f" {pluralise(view.stored, 'verdict')} stored already." if view.stored else ""
+    if not view.calls:
+        return f"{drawn}{known} Nothing to ask."
+    usd = view.estimated_cost_usd
+    cost = "cost unknown" if usd is None else f"about ${usd:.4f}" if usd else "no cost"
+    judges = ", ".join(map(shorten_name, view.judges))
+    return f"{drawn}{known} {pluralise(view.calls, 'call')} to {judges}: {cost}."
 
 
 def _format_row(name: str, *cells: object) -> str:

@@ -7,6 +7,9 @@ never a wrong answer. How well a judge resists a reply that argues with it canno
 
 Each type of scenario has its own rubric. `passed` means that the judge finds the task completed; accuracy, helpfulness,
 naturalness and efficiency are values from 1 to 10 with reasons, and never decide an outcome.
+
+Every prompt exists in several orders (`PromptOrder`), because models tend to prefer the answer that is named first or
+last. Verdicts are made with the usual one; the others only measure this preference, and have versions of their own.
 """
 
 import hashlib
@@ -17,7 +20,7 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec import Struct, field
 
 from pramana.errors import ProviderError, quote_text
-from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn
+from pramana.model import Ask, Case, Check, Outcome, PromptOrder, Reply, Request, Turn
 from pramana.replies import add_usage, describe_reply
 from pramana.score.verdicts import (
     DECISION_FORMAT,
@@ -29,6 +32,7 @@ from pramana.score.verdicts import (
 )
 
 JUDGE_VERSION: Final = "1"
+
 
 INSTRUCTIONS: Final = """\
 You judge the output of another system by one criterion.
@@ -54,6 +58,51 @@ UNREADABLE_VERDICT_RETRY_PROMPT: Final = (
 CUT_OFF_RETRY_PROMPT: Final = (
     "Your answer was cut off before its end. Answer once more, in the same form and in fewer words."
 )
+
+
+class JudgePrompts(Struct, frozen=True):
+    """The prompts of a judge in one order."""
+
+    instructions: str
+    question: str
+    retry: str
+    """Sent if the answer was unreadable."""
+
+    def make_version(
+        self, number: str, order: PromptOrder, rubrics: Sequence[str] = (), other_rubrics: Sequence[str] = ()
+    ) -> str:
+        """Return the version of checks made with these prompts, different for each order."""
+        hashed = hash_prompts(
+            *rubrics, self.instructions, self.question, self.retry, CUT_OFF_RETRY_PROMPT, *other_rubrics
+        )
+        return f"{number} {hashed}{'' if order == 'usual' else f' {order}'}"
+
+
+JUDGE_PROMPTS: Final[Mapping[PromptOrder, JudgePrompts]] = {
+    "usual": JudgePrompts(INSTRUCTIONS, QUESTION, UNREADABLE_VERDICT_RETRY_PROMPT),
+    "answers-swapped": JudgePrompts(
+        INSTRUCTIONS.replace(
+            "YES if the criterion is met, NO if it is not.", "NO if the criterion is not met, YES if it is."
+        ),
+        QUESTION.replace("YES or NO", "NO or YES"),
+        UNREADABLE_VERDICT_RETRY_PROMPT.replace("neither YES nor NO", "neither NO nor YES").replace(
+            "YES or NO", "NO or YES"
+        ),
+    ),
+    "criterion-last": JudgePrompts(
+        INSTRUCTIONS,
+        """\
+{mark}
+{output}
+{mark}
+
+Criterion:
+{criterion}
+
+Is the criterion met? Evidence first; the last line is YES or NO.""",
+        UNREADABLE_VERDICT_RETRY_PROMPT,
+    ),
+}
 
 _CUT_OFF_REASONS: Final = frozenset(
     {
@@ -109,6 +158,7 @@ class Judge(Struct, frozen=True):
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0, "seed": 42})
     must_rate: bool = True
     """Whether it has to rate what it decides by a rubric; a function of the user may decide alone."""
+    prompt_order: PromptOrder = "usual"
 
     async def ask_and_parse(
         self, turns: tuple[Turn, ...], parse: Callable[[str], T | None], retry_prompt: str, expected_format: str
@@ -158,14 +208,13 @@ async def score_by_judge(judge: Judge, case: Case, reply: Reply) -> Check:
     criterion = (case.assertion.judge_prompt if case.assertion else None) or ""
     output = describe_reply(reply.text, reply.tool_calls, max_call_length=None)
     mark = make_delimiter(output, criterion)
+    prompts = JUDGE_PROMPTS[judge.prompt_order]
     turns = (
-        Turn("system", INSTRUCTIONS.format(mark=mark)),
-        Turn("user", QUESTION.format(criterion=criterion, mark=mark, output=output)),
+        Turn("system", prompts.instructions.format(mark=mark)),
+        Turn("user", prompts.question.format(criterion=criterion, mark=mark, output=output)),
     )
-    inquiry = await judge.ask_and_parse(turns, parse_verdict, UNREADABLE_VERDICT_RETRY_PROMPT, "a last line YES or NO")
-    version = (
-        f"{JUDGE_VERSION} {hash_prompts(INSTRUCTIONS, QUESTION, UNREADABLE_VERDICT_RETRY_PROMPT, CUT_OFF_RETRY_PROMPT)}"
-    )
+    inquiry = await judge.ask_and_parse(turns, parse_verdict, prompts.retry, "a last line YES or NO")
+    version = prompts.make_version(JUDGE_VERSION, judge.prompt_order)
     if inquiry.decision is None:
         return Check("llm_judge", version, Outcome.UNSCORED, inquiry.failure_reason, evidence=inquiry.evidence)
     outcome, word = (Outcome.PASSED, "YES") if inquiry.decision else (Outcome.FAILED, "NO")
@@ -231,6 +280,40 @@ UNREADABLE_RATINGS_RETRY_PROMPT: Final = (
     "Your last line was not the JSON object asked for. Answer once more: evidence, then the object on the last line."
 )
 
+RUBRIC_PROMPTS: Final[Mapping[PromptOrder, JudgePrompts]] = {
+    "usual": JudgePrompts(RUBRIC_INSTRUCTIONS, RUBRIC_QUESTION, UNREADABLE_RATINGS_RETRY_PROMPT),
+    "answers-swapped": JudgePrompts(
+        RUBRIC_INSTRUCTIONS.replace('"yes" or "no"', '"no" or "yes"'), RUBRIC_QUESTION, UNREADABLE_RATINGS_RETRY_PROMPT
+    ),
+    "criterion-last": JudgePrompts(
+        RUBRIC_INSTRUCTIONS,
+        """\
+The caller says:
+{prompt}
+
+{mark}
+{output}
+{mark}
+
+Expected outcome:
+{expected}
+
+Evidence first; the last line is the JSON object.""",
+        UNREADABLE_RATINGS_RETRY_PROMPT,
+    ),
+}
+
+
+def _make_rubric_version(order: PromptOrder, rubric: str) -> str:
+    added = (rubric,) if rubric == GENERAL_RUBRIC else ()
+    return RUBRIC_PROMPTS[order].make_version(RUBRIC_VERSION, order, tuple(RUBRICS.values()), added)
+
+
+def list_judge_versions(order: PromptOrder) -> frozenset[str]:
+    """Return the versions of all checks that this program's judges make with prompts in one order."""
+    rubrics = (_make_rubric_version(order, each) for each in (*RUBRICS.values(), GENERAL_RUBRIC))
+    return frozenset((JUDGE_PROMPTS[order].make_version(JUDGE_VERSION, order), *rubrics))
+
 
 def _format_numbered_lines(texts: Sequence[str]) -> str:
     return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
@@ -245,24 +328,17 @@ async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
         if not reply.tool_calls or any(map(str.strip, (reply.text, *reply.answers))):  # calls belong to no line
             output = _format_numbered_lines(reply.answers or (output,))
     mark = make_delimiter(output, prompt, expected)
+    prompts = RUBRIC_PROMPTS[judge.prompt_order]
     turns = (
-        Turn("system", RUBRIC_INSTRUCTIONS.format(rubric=rubric, mark=mark)),
-        Turn("user", RUBRIC_QUESTION.format(prompt=prompt, expected=expected, mark=mark, output=output)),
+        Turn("system", prompts.instructions.format(rubric=rubric, mark=mark)),
+        Turn("user", prompts.question.format(prompt=prompt, expected=expected, mark=mark, output=output)),
     )
     if judge.must_rate:
-        inquiry = await judge.ask_and_parse(turns, parse_ratings, UNREADABLE_RATINGS_RETRY_PROMPT, RATINGS_FORMAT)
+        inquiry = await judge.ask_and_parse(turns, parse_ratings, prompts.retry, RATINGS_FORMAT)
     else:
         read_decision = partial(parse_ratings, required_ratings=())
-        inquiry = await judge.ask_and_parse(turns, read_decision, UNREADABLE_RATINGS_RETRY_PROMPT, DECISION_FORMAT)
-    prompts: tuple[str, ...] = (
-        *RUBRICS.values(),
-        RUBRIC_INSTRUCTIONS,
-        RUBRIC_QUESTION,
-        UNREADABLE_RATINGS_RETRY_PROMPT,
-        CUT_OFF_RETRY_PROMPT,
-    )
-    prompts += (rubric,) if rubric == GENERAL_RUBRIC else ()
-    version = f"{RUBRIC_VERSION} {hash_prompts(*prompts)}"
+        inquiry = await judge.ask_and_parse(turns, read_decision, prompts.retry, DECISION_FORMAT)
+    version = _make_rubric_version(judge.prompt_order, rubric)
     if inquiry.decision is None:
         return Check("rubric", version, Outcome.UNSCORED, inquiry.failure_reason, evidence=inquiry.evidence)
     done = inquiry.decision["completed"] == "yes"

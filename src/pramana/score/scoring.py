@@ -5,8 +5,8 @@ scenarios go to their scorers. What cannot be judged is `unscored`, with the rea
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -55,6 +55,28 @@ def _explain_check(check: Check, reply: Reply) -> Check:
     if not reply.tool_calls or reply.text.strip():
         return check
     return replace(check, reason=f"{check.reason} {describe_reply('', reply.tool_calls)}")
+
+
+class ReplyPart(NamedTuple):
+    """What is checked by one criterion: the answer to a line of a script, or the whole reply."""
+
+    line: int | None
+    """Index of the line; None for the whole reply."""
+    case: Case
+    reply: Reply
+
+
+def _list_line_parts(case: Case, reply: Reply) -> Iterator[ReplyPart]:
+    """Yield the answer to each line of a script, once per criterion of the line."""
+    answers = reply.answers or (reply.text,)
+    for number, line in enumerate(case.script):
+        said = answers[number] if number < len(answers) else ""
+        calls = reply.tool_calls if len(case.script) == 1 else ()  # with several lines, any of them may
+        for expected in line.expected:
+            asked = replace(
+                case, turns=(Turn("user", line.text),), assertion=expected.assertion, ideals=expected.ideals, script=()
+            )
+            yield ReplyPart(number, asked, replace(reply, text=said, tool_calls=calls))
 
 
 class CaseScorer(Protocol):
@@ -109,28 +131,25 @@ class ReplyChecker:
                 _make_no_transcript_check(_get_check_name(case), call),
                 call,
             )  # there was an answer, but no transcript of it
-        answers = reply.answers or (reply.text,)
-        for number, line in enumerate(case.script):
-            said = answers[number] if number < len(answers) else ""
-            for expected in line.expected:
-                asked = replace(
-                    case,
-                    turns=(Turn("user", line.text),),
-                    assertion=expected.assertion,
-                    ideals=expected.ideals,
-                    script=(),
-                )
-                if call and not said.strip():
-                    check = _make_no_transcript_check(_get_check_name(asked), call)
-                else:
-                    calls = reply.tool_calls if len(case.script) == 1 else ()  # with several lines, any of them may
-                    check = await self._check_whole_reply(asked, replace(reply, text=said, tool_calls=calls))
-                found.append(replace(check, evidence={**check.evidence, "line": number}))
+        for number, asked, said in _list_line_parts(case, reply):
+            if call and not said.text.strip():
+                check = _make_no_transcript_check(_get_check_name(asked), call)
+            else:
+                check = await self._check_whole_reply(asked, said)
+            found.append(replace(check, evidence={**check.evidence, "line": number}))
         if self._is_judged(case):
             found.append(await self._check_whole_reply(case, reply))
         if self._scorers:
             found += await self._scorers.make_checks(case, reply, self._model, self.judge, self._no_judge)
         return (*found, call) if call else tuple(found)
+
+    async def judge_part(self, case: Case, reply: Reply, name: str, line: int | None, position: int = 0) -> Check:
+        """Return one check of a reply again: by name and line, and by its position among several of both."""
+        parts = (*_list_line_parts(case, reply), ReplyPart(None, case, reply))
+        matching = [each for each in parts if each.line == line and _get_check_name(each.case) == name]
+        asked = matching[position]
+        check = await self._check_whole_reply(asked.case, asked.reply)
+        return check if line is None else replace(check, evidence={**check.evidence, "line": line})
 
     def _is_judged(self, case: Case) -> bool:
         """Return whether a case is judged as a whole, besides the lines of its script."""

@@ -46,7 +46,7 @@ from pramana.store.records import (
     read_run,
     unescape_text,
 )
-from pramana.store.schema import cases, checks, labels, results, run_cases, run_models, runs, scorings
+from pramana.store.schema import cases, checks, labels, rejudgements, results, run_cases, run_models, runs, scorings
 from pramana.store.scoring import read_effective_scoring_labels
 
 _INSERT_CASES = "INSERT INTO cases (digest, body) VALUES (?, ?) ON CONFLICT DO NOTHING"
@@ -482,6 +482,7 @@ class Runs(StorePart):
             orphans = connection.scalars(asked.where(~shared)).all()
             connection.execute(delete(checks).where(checks.c.seq.in_(mine)))
             connection.execute(delete(labels).where(labels.c.seq.in_(mine)))
+            connection.execute(delete(rejudgements).where(rejudgements.c.seq.in_(mine)))
             for table in (results, scorings, run_cases, run_models, runs):
                 connection.execute(delete(table).where(table.c.run_no == run_no))
             for some in split_into_chunks(orphans):

@@ -25,7 +25,7 @@ from sqlalchemy import (
     text,
 )
 
-LATEST_MIGRATION = "0013"
+LATEST_MIGRATION = "0014"
 """The migration that matches the tables below; a store at this version is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -183,6 +183,28 @@ labels = Table(  # people's verdicts on replies that a judge judged
     Column("scoring", Integer),  # whose verdicts the reply was drawn by; null if it was not drawn
     Column("labelled", Text, nullable=False),
     PrimaryKeyConstraint("seq", "criterion", "rater"),
+    Index(None, "run_no"),
+    sqlite_with_rowid=False,
+)
+
+rejudgements = Table(  # verdicts of judges that were asked again, to measure position bias
+    "rejudgements",
+    metadata,
+    Column("seq", _IntegerType, ForeignKey("results.seq"), nullable=False),
+    Column("criterion", Text, nullable=False),  # which judged check of the result, as in labels
+    Column("judge", Text, nullable=False),
+    Column("earlier_version", Text, nullable=False),  # of the check whose verdict was asked for again
+    Column("prompt_order", Text, nullable=False),
+    Column("run_no", _IntegerType, ForeignKey("runs.run_no"), nullable=False),
+    Column("earlier_outcome", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("version", Text, nullable=False),  # of the new check, different for each order of the prompt
+    Column("outcome", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("value", Double),
+    Column("evidence", Text),
+    Column("created", Text, nullable=False),
+    PrimaryKeyConstraint("seq", "criterion", "judge", "earlier_version", "prompt_order"),
     Index(None, "run_no"),
     sqlite_with_rowid=False,
 )

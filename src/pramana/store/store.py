@@ -13,6 +13,7 @@ from pramana.store.labels import Labels
 from pramana.store.preferences import CustomPrices, PreferencesStore
 from pramana.store.providers import Providers
 from pramana.store.queue import RunQueue
+from pramana.store.rejudgements import Rejudgements
 from pramana.store.results import Results
 from pramana.store.runs import Cases, Runs
 from pramana.store.scenarios import Scenarios
@@ -34,6 +35,7 @@ class Store:
         self.results = Results(database)
         self.scorings = Scorings(database)
         self.labels = Labels(database)
+        self.rejudgements = Rejudgements(database)
         self.history = History(database)
         self.scenarios = Scenarios(database)
         self.suites = Suites(database)

@@ -1,16 +1,18 @@
 """Labels in the workbench: replies judged blind by keys and buttons, and what they say about the judge."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from pramana.app.judging import LabelRequest, draw_labels, save_labels
+from pramana.model import PromptOrder
 from pramana.store import open_store
+from pramana.store.rejudgements import Rejudgement
 
-from ...judged_runs import QUESTION, add_judged_run
+from ...judged_runs import QUESTION, add_judged_run, make_verdict
 from ...stores import sqlite_store
 from .conftest import Bench, assert_no_sideways_scroll
 from .workbench import workbench
@@ -19,6 +21,17 @@ from .workbench import workbench
 @pytest.fixture(scope="module")
 def runs() -> dict[str, str]:
     return {}
+
+
+def make_rejudgements(seqs: Sequence[int]) -> Iterator[Rejudgement]:
+    """Yield new verdicts on replies that the judge passed: one NO by the same prompt, nine by swapped answers."""
+    orders: tuple[tuple[PromptOrder, int], ...] = (("usual", 1), ("answers-swapped", 9))
+    for order, no_count in orders:
+        for place, seq in enumerate(seqs):
+            check = make_verdict(place >= no_count, version=f"1 {order}")
+            yield Rejudgement(
+                seq, "llm_judge", "openai:gpt-5", order, earlier_version="1", earlier_passed=True, check=check
+            )
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +45,9 @@ def module_bench(tmp_path_factory: pytest.TempPathFactory, browser: Browser, run
             LabelRequest(task=task, label="no" if place % 3 == 0 else "yes") for place, task in enumerate(draw.tasks)
         ]
         save_labels(store, labelled, given, "ann")
+        store.rejudgements.add(
+            labelled, list(make_rejudgements([seq for seq, _ in store.results.iterate(labelled)][:12]))
+        )
         runs["labelled"], runs["new"] = labelled.id, add_judged_run(store, [True, False, True]).id
     with workbench(PRAMANA_HOME=str(home)) as client:
         yield Bench(client, home, browser)
@@ -91,3 +107,19 @@ def test_a_report_shows_agreement_by_category_and_the_corrected_pass_rate_or_why
     axe(page)
     page.goto(f"{bench.url}/judges/{runs['new']}")
     expect(page.get_by_role("row", name="fake:a-model")).to_contain_text("not corrected")
+
+
+def test_a_report_shows_the_position_bias_of_a_judge_or_how_to_measure_it(
+    bench: Bench, runs: dict[str, str], axe: Callable[[Page], None]
+) -> None:
+    page = bench.open(f"/judges/{runs['labelled']}")
+    expect(page.get_by_role("heading", name="Position bias")).to_be_visible()
+    judge = page.get_by_role("region", name="Judge openai:gpt-5")
+    expect(judge).to_contain_text(
+        "Asked again with the same prompt, 1 of 12 verdicts changed, 0 to YES and 1 to NO: 8.3 % (0.2–38.5 %)."
+    )
+    expect(judge).to_contain_text("With the answers swapped, 9 of 12 verdicts changed, 0 to YES and 9 to NO")
+    expect(judge).to_contain_text("The judge prefers the answer that is named first")
+    axe(page)
+    page.goto(f"{bench.url}/judges/{runs['new']}")
+    expect(page.get_by_text("Position bias is not measured yet: pramana judge swap")).to_be_visible()

@@ -1,4 +1,4 @@
-"""`pramana judge`: label replies blind, and report how far the judge agrees with people."""
+"""`pramana judge`: label replies blind, ask the judge again, and report how far it agrees with people and itself."""
 
 import sys
 from collections.abc import Iterator
@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pramana.errors import PramanaError
 from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
-from pramana.show.cli.options import JSON_OPTION, GroupedCommand, OutputPath, open_local_store
+from pramana.show.cli.options import (
+    CONCURRENCY_OPTION,
+    JSON_OPTION,
+    QUIET_OPTION,
+    GroupedCommand,
+    OutputPath,
+    add_cost_limit_options,
+    open_local_store,
+)
 
 if TYPE_CHECKING:
     from pramana.app.judging import LabelDraw, LabellingView
@@ -21,7 +30,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=HelpfulGroup)
 def judge() -> None:
-    """Label replies, and see how far the judge agrees with people."""
+    """Label replies, and see how far the judge agrees with people and with itself."""
 
 
 def _get_account_name() -> str:
@@ -174,6 +183,8 @@ def _next_known_key(keys: Iterator[str]) -> str:
 def report(run: str, *, as_json: bool) -> None:
     """Report how far the judges of RUN [default: latest] agree with people, by the labels of its replies.
 
+    With `pramana judge swap`, also how far the order of the prompt changes their verdicts (position bias).
+
     Prints accuracy and kappa with 95 % intervals, with several raters Krippendorff's alpha, and the pass rate of each
     model corrected for the judge's errors. A corrected rate is refused, with the reason, as long as the labels are too
     few. RUN@0 is the run with its first scoring, before any `rescore`.
@@ -187,6 +198,125 @@ def report(run: str, *, as_json: bool) -> None:
         terminal.print_json(terminal.views_to_plain(found))
         return
     click.echo(render_judge_report(found))
+
+
+_SWAP_ENDED_EARLY_NOTE = "Ended early: the verdicts so far are stored; run the command again to continue."
+
+
+@judge.command(
+    cls=GroupedCommand,
+    groups={
+        "Replies": "--count --criterion-last",
+        "Limits": "--max-cost --max-total-tokens --concurrency",
+        "Output": "--dry-run --quiet --json",
+    },
+    exit_codes={
+        0: "All verdicts are stored",
+        2: "No replies to judge again, or invalid options",
+        3: "Some requests failed, or a limit was reached",
+        130: "Interrupted; the verdicts so far are stored",
+    },
+    examples=(
+        "pramana judge swap latest --dry-run",
+        "pramana judge swap latest --count 200 --max-cost 1",
+    ),
+)
+@click.argument("run", default="latest")
+@click.option(
+    "--count",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Replies to draw",
+)
+@click.option("--criterion-last", is_flag=True, help="Also judge with the criterion after the reply")
+@add_cost_limit_options()
+@CONCURRENCY_OPTION
+@click.option("--dry-run", is_flag=True, help="Only show calls and cost; send nothing")
+@QUIET_OPTION
+@JSON_OPTION
+def swap(
+    run: str,
+    *,
+    count: int,
+    criterion_last: bool,
+    max_cost_usd: float | None,
+    max_total_tokens: int | None,
+    concurrency: int,
+    dry_run: bool,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Measure the position bias of the judges of RUN [default: latest]: do they prefer the answer that is named first?
+
+    The judges judge some replies again: once with the same prompt, to see how often they contradict themselves, and
+    once with the answers offered as NO or YES instead of YES or NO. Half of the replies are drawn among those that the
+    judge failed. The verdicts of the run stay as they are. What is stored is not asked for again: run the command again
+    to continue, or with a larger --count to add replies.
+    """
+    import asyncio
+
+    from pramana.app.rejudging import RejudgeRequest, plan_rejudging, rejudge, rejudging_view
+    from pramana.report.judging import describe_rejudging
+    from pramana.report.progress import LiveProgress
+    from pramana.request import Limits
+    from pramana.run.engine import Stop
+    from pramana.show.cli.signals import SignalHandler
+
+    limits = Limits(concurrency=concurrency, max_cost_usd=max_cost_usd, max_total_tokens=max_total_tokens)
+    with open_local_store() as store:
+        found = store.runs.find_as_of_scoring(run)
+        plan = plan_rejudging(store, found, RejudgeRequest(count=count, criterion_last=criterion_last))
+        view = rejudging_view(found, plan)
+        if dry_run:
+            if as_json:
+                terminal.print_json(terminal.views_to_plain(view))
+            else:
+                click.echo(terminal.wrap_text(describe_rejudging(view)))
+            return 0
+        if not (quiet or as_json):
+            click.echo(terminal.wrap_text(describe_rejudging(view)), err=True)
+        unanswered, stop = 0, Stop()
+        try:
+            if plan.questions:
+                with (
+                    LiveProgress(len(plan.questions), quiet=quiet or as_json, failures=False) as live,
+                    SignalHandler(stop),
+                ):
+                    unanswered = asyncio.run(rejudge(store, found, plan, limits, watch=live, stop=stop))
+        except (PramanaError, KeyboardInterrupt):
+            if stop:
+                click.echo(_SWAP_ENDED_EARLY_NOTE, err=True)
+            raise
+        _print_position_bias(store, found, unanswered, as_json=as_json)
+    if stop:
+        click.echo(_SWAP_ENDED_EARLY_NOTE, err=True)
+    return 130 if stop else 3 if unanswered else 0
+
+
+def _print_position_bias(store: "Store", run: "Run", unanswered_count: int, *, as_json: bool) -> None:
+    from pramana.app.calibrations import make_judge_report
+    from pramana.report.judging import format_position_bias
+
+    judges = make_judge_report(store, run).judges
+    if as_json:
+        shown = [
+            {"judge": each.judge, "check": each.check, **terminal.views_to_plain(each.position_bias)}
+            for each in judges
+            if each.position_bias
+        ]
+        terminal.print_json({"run": run.id, "unanswered": unanswered_count, "judges": shown})
+        return
+    for each in judges:
+        if each.position_bias:
+            click.echo(terminal.wrap_text(f"Judge {each.judge} ({each.check})", 80, "", "  "))
+            for line in format_position_bias(each.position_bias):
+                click.echo(line)
+    if unanswered_count:
+        failed = f"{terminal.pluralise(unanswered_count, 'request')} failed; run the command again to repeat them."
+        click.echo(failed, err=True)
+    click.echo(terminal.wrap_text(f"Report: pramana judge report {run.id}"))
 
 
 def _format_reply_count(count: int) -> str:

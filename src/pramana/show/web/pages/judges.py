@@ -1,4 +1,4 @@
-"""Judges: which runs a judge model judged, what people's labels say about it, and pass rates corrected by labels."""
+"""Judges: which runs a judge model judged, what people's labels say about it, corrected pass rates, position bias."""
 
 from collections.abc import Sequence
 
@@ -14,6 +14,7 @@ from pramana.app.judged_runs import JudgedRunView, list_judged_runs
 from pramana.app.judging import read_judge_report, read_labelling, save_label
 from pramana.app.runs import read_progress
 from pramana.report.figures import format_interval, format_percent
+from pramana.report.judging import describe_drawn_replies, describe_verdict_changes, make_swap_advice
 from pramana.report.markup import (
     Column,
     HtmlChild,
@@ -98,7 +99,7 @@ async def show_judge_report_page(context: PageContext) -> None:
         return
     parts.add_markup(render_label_summary(report))
     for each in report.judges:
-        parts.add_markup(render_judge(each))
+        parts.add_markup(render_judge(each, report.run_id))
 
 
 def render_label_summary(report: JudgeReportView) -> SafeHtml:
@@ -122,8 +123,8 @@ def render_label_summary(report: JudgeReportView) -> SafeHtml:
     return tag("div", tag("p", f"{replies} labelled by ", raters, f"{beside}."), alpha)
 
 
-def render_judge(judge: JudgeView) -> SafeHtml:
-    """Return how far one judge agrees with people, and the pass rates corrected by labels."""
+def render_judge(judge: JudgeView, run_id: str) -> SafeHtml:
+    """Return how far one judge agrees with people, the pass rates corrected by labels, and its position bias."""
     agreement = judge.agreement
     kappa = (
         tag(
@@ -160,6 +161,7 @@ def render_judge(judge: JudgeView) -> SafeHtml:
         ),
         tag("h3", "Pass rates"),
         _render_rates(judge.models),
+        _render_position_bias(judge, run_id),
         tag(
             "p",
             f"Check {judge.check}, version {judge.version}; ",
@@ -167,6 +169,25 @@ def render_judge(judge: JudgeView) -> SafeHtml:
             class_="small quiet",
         ),
         aria_label=f"Judge {judge.judge[:100]}",
+    )
+
+
+def _render_position_bias(judge: JudgeView, run_id: str) -> SafeHtml | None:
+    """Return how far the order of the prompt changes the verdicts of a judge, or how to measure it."""
+    bias = judge.position_bias
+    if bias is None:
+        advice = make_swap_advice(judge, run_id)
+        return tag("p", advice, class_="small quiet") if advice else None
+    effects = (
+        tag("div", tag("p", describe_verdict_changes(each.changes)), tag("p", each.finding, class_="small quiet"))
+        for each in bias.effects
+    )
+    return tag(
+        "section",
+        tag("h3", "Position bias"),
+        tag("p", f"{describe_drawn_replies(bias)}.", class_="small quiet"),
+        tag("p", describe_verdict_changes(bias.repetition)),
+        effects,
     )
 
 

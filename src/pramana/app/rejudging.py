@@ -1,0 +1,272 @@
+"""Rejudging: judged replies in; the verdicts of the same judges out, when asked again and with rearranged prompts.
+
+Each drawn reply is judged once more with the same prompt, and once with the two answers in the other order; on request,
+once with the criterion after the reply. Verdicts that are stored already are not asked for again. Replies are never
+taken from the cache. What is current in the run stays as it is.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from pramana import settings
+from pramana.analyse.judgements import JUDGE, RUBRIC
+from pramana.analyse.labelling import JudgedReply, draw_replies, list_verdicts, make_task_name, name_criteria
+from pramana.app.views import View
+from pramana.bench import Progress, WatchProgress
+from pramana.errors import InvalidInput, StateConflict
+from pramana.model import Check, Outcome, Plan, PromptOrder, Result, Run, Target
+from pramana.plan_scoring import make_judges, refuse_unknown_prices
+from pramana.planning import resolve_model, with_registered_providers
+from pramana.providers.prices import Prices
+from pramana.request import Limits, check_struct_values
+from pramana.run.accounts import ProviderAccess, RunClients
+from pramana.run.asking import Budget
+from pramana.run.engine import Stop, WorkerPool, WorkFeed, identity, stream_results
+from pramana.score.judge import list_judge_versions
+from pramana.score.panel import PANEL_SEPARATOR
+from pramana.score.scoring import ReplyChecker
+from pramana.score.similarity import Similarity
+from pramana.store.engine import split_into_chunks
+from pramana.store.rejudgements import Rejudgement
+from pramana.store.store import Store
+
+MAX_COUNT = 10_000
+NOTHING_TO_REJUDGE = (
+    "no reply of this run was judged by a model with the prompts of this version of Pramana; judge the replies first: "
+    "pramana rescore"
+)
+
+
+class RejudgeRequest(Struct, frozen=True, kw_only=True):
+    """Which judged replies are judged again, and how."""
+
+    count: Annotated[int, Meta(ge=1, le=MAX_COUNT, description="How many replies are drawn")] = 100
+    criterion_last: Annotated[
+        bool, Meta(description="Whether to judge once more with the criterion after the reply")
+    ] = False
+
+    @property
+    def orders(self) -> tuple[PromptOrder, ...]:
+        """The orders of the prompt."""
+        return ("usual", "answers-swapped", "criterion-last") if self.criterion_last else ("usual", "answers-swapped")
+
+
+class _Question(Struct, frozen=True):
+    """One question that a judge, or a panel, is asked again."""
+
+    reply: JudgedReply
+    earlier: Check
+    order: PromptOrder
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """The names of its judges, as typed."""
+        return _list_judges(self.earlier)
+
+
+class Rejudging(Struct, frozen=True):
+    """The questions to ask again about the replies of a run."""
+
+    questions: tuple[_Question, ...]
+    """Those without a stored verdict."""
+    drawn_count: int
+    judged_count: int
+    stored_count: int
+    """Verdicts of the drawn replies that are stored already."""
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """The judges of the questions, as typed."""
+        return tuple(dict.fromkeys(name for each in self.questions for name in each.judges))
+
+    @property
+    def call_count(self) -> int:
+        """The number of calls; an unreadable answer takes another one."""
+        return sum(len(each.judges) for each in self.questions)
+
+    @property
+    def estimated_cost_usd(self) -> float | None:
+        """What the calls would cost if each costs as much as the earlier ones, cached ones aside; None if unknown."""
+        evidence = {each.reply.task: each.earlier.evidence for each in self.questions}
+        costs = [each.get("cost_usd") for each in evidence.values() if each.get("tokens") != 0]
+        known = [each for each in costs if isinstance(each, int | float)]
+        if not self.questions:
+            return 0.0
+        return sum(known) / len(known) * len(self.questions) if known and len(known) == len(costs) else None
+
+
+class RejudgingView(View, frozen=True, kw_only=True):
+    """What it takes to judge replies again, and how many verdicts are stored."""
+
+    run_id: str
+    judges: tuple[str, ...]
+    judged: Annotated[int, Meta(description="Verdicts of judges that may be drawn")]
+    drawn: int
+    stored: Annotated[int, Meta(description="Verdicts that are stored already and are not asked for again")]
+    calls: int
+    estimated_cost_usd: Annotated[float | None, Meta(description="Null if it is not known")]
+
+
+def rejudging_view(run: Run, rejudging: Rejudging) -> RejudgingView:
+    """Return what it takes to judge replies again."""
+    return RejudgingView(
+        run_id=run.id,
+        judges=rejudging.judges,
+        judged=rejudging.judged_count,
+        drawn=rejudging.drawn_count,
+        stored=rejudging.stored_count,
+        calls=rejudging.call_count,
+        estimated_cost_usd=rejudging.estimated_cost_usd,
+    )
+
+
+def plan_rejudging(store: Store, run: Run, request: RejudgeRequest) -> Rejudging:
+    """Draw the replies to judge again, as labelling draws them, and leave out what is stored; send nothing."""
+    check_struct_values(request)
+    if run.status in ("queued", "running"):
+        raise StateConflict(f"run {run.id} is {run.status}; judge its replies again once it has ended")
+    judged = dict(_iterate_verdicts(store, run))
+    if not judged:
+        raise InvalidInput(NOTHING_TO_REJUDGE)
+    drawn = draw_replies([reply for reply, _ in judged.values()], request.count, run.id)
+    known = {
+        (each.seq, each.criterion, each.judge, each.earlier_version, each.prompt_order)
+        for each in store.rejudgements.list_of_run(run)
+        if each.check.version in list_judge_versions(each.prompt_order)
+    }
+    questions = [_Question(each, judged[each.task][1], order) for each in drawn for order in request.orders]
+    missing = tuple(
+        each
+        for each in questions
+        if (
+            each.reply.seq,
+            each.reply.criterion,
+            PANEL_SEPARATOR.join(each.judges),
+            each.earlier.version,
+            each.order,
+        )
+        not in known
+    )
+    return Rejudging(missing, len(drawn), len(judged), len(questions) - len(missing))
+
+
+def _iterate_verdicts(store: Store, run: Run) -> Iterator[tuple[str, tuple[JudgedReply, Check]]]:
+    """Yield the verdicts that judges gave with the usual prompts of this version, by task."""
+    versions = list_judge_versions("usual")
+    for each in store.labels.iterate_checks(run):
+        checks = dict(name_criteria(each.checks))
+        for reply in list_verdicts(each.seq, each.case_digest, each.model, each.checks):
+            check = checks[reply.criterion]
+            if check.name in (JUDGE, RUBRIC) and check.version in versions:
+                yield make_task_name(reply.seq, reply.criterion), (reply, check)
+
+
+def _list_judges(check: Check) -> tuple[str, ...]:
+    """Return the judge of a check, or the judges of its panel, as typed."""
+    panel = check.evidence.get("panel")
+    if isinstance(panel, list | tuple):
+        return tuple(str(each["judge"]) for each in panel)
+    return (str(check.evidence["judge"]),)
+
+
+# ── Asking again ──
+
+
+async def rejudge(
+    store: Store,
+    run: Run,
+    rejudging: Rejudging,
+    limits: Limits,
+    *,
+    watch: WatchProgress | None = None,
+    stop: Stop | None = None,
+    reach: ProviderAccess | None = None,
+) -> int:
+    """Ask the judges again and store each verdict; return how many questions got no answer.
+
+    An answer without a readable verdict is stored, because it has been paid for. Raises only the error that ended it.
+    """
+    stop = Stop() if stop is None else stop
+    reach = with_registered_providers(store, reach or ProviderAccess())
+    targets = {name: _find_target(run.plan, name, reach) for name in rejudging.judges}
+    prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
+    asked = replace(
+        run.plan, targets=tuple(targets.values()), judge=None, other_judges=(), embedder=None, stt=None, scorers=()
+    )
+    refuse_unknown_prices(asked, prices, limits, reach)
+    budget = Budget(max_cost_usd=limits.max_cost_usd, max_total_tokens=limits.max_total_tokens)
+    unstored: list[Rejudgement] = []
+    unanswered_count = 0
+
+    async with RunClients(limits, budget, prices.cost, stop, reach) as accounts:
+        for each in targets.values():
+            accounts.get_text_client(each)  # refuses a missing key before any reply is judged
+
+        async def ask(question: _Question) -> Result:
+            nonlocal unanswered_count
+            case, result = await asyncio.to_thread(store.results.read, run, question.reply.seq)
+            judges = make_judges([targets[name] for name in question.judges], accounts, question.order)
+            checker = ReplyChecker(judges[0], Similarity(), other_judges=judges[1:])
+            line, position = _find_place(question)
+            assert result.reply is not None  # noqa: S101 - it was judged
+            check = await checker.judge_part(case, result.reply, question.earlier.name, line, position)
+            if check.evidence.get("answers"):
+                unstored.append(_make_rejudgement(question, check))
+            else:
+                unanswered_count += 1
+            return replace(result, checks=(check,))
+
+        progress = Progress(run, 0, budget=budget, get_rate_limit_wait_s=accounts.rate_limit_wait_s)
+        pool = WorkerPool(WorkFeed(split_into_chunks(rejudging.questions)), limits.concurrency, ask, identity)
+        try:
+            async for judged in stream_results([pool], stop):
+                if some := _take_all(unstored):
+                    await asyncio.to_thread(store.rejudgements.add, run, some)
+                progress.new_results, progress.stored_count = judged, progress.stored_count + len(judged)
+                if watch:
+                    watch(progress)
+        finally:  # also after an interrupt: these answers have been paid for
+            if some := _take_all(unstored):
+                store.rejudgements.add(run, some)
+    if stop.error:
+        raise stop.error
+    return unanswered_count
+
+
+def _take_all(made: list[Rejudgement]) -> list[Rejudgement]:
+    """Empty a list and return what it held."""
+    taken, made[:] = made[:], ()
+    return taken
+
+
+def _find_target(plan: Plan, name: str, reach: ProviderAccess) -> Target:
+    """Return a judge of a run by its name; raise an error if it exists only in another program."""
+    known = (each for each in (*plan.judges, *plan.targets) if each.typed == name)
+    target = next(known, None) or resolve_model(name, reach)
+    if lost := reach.explain_unavailable_judge(target):
+        raise InvalidInput(lost)
+    return target
+
+
+def _find_place(question: _Question) -> tuple[int | None, int]:
+    """Return the line of the script that was judged, None for the whole reply, and which criterion of several."""
+    line: Any = question.earlier.evidence.get("line")
+    _, _, number = question.reply.criterion.partition("#")
+    return (line if isinstance(line, int) else None), int(number or 1) - 1
+
+
+def _make_rejudgement(question: _Question, check: Check) -> Rejudgement:
+    reply = question.reply
+    return Rejudgement(
+        reply.seq,
+        reply.criterion,
+        PANEL_SEPARATOR.join(question.judges),
+        question.order,
+        question.earlier.version,
+        question.earlier.outcome is Outcome.PASSED,
+        check,
+    )
