@@ -28,6 +28,8 @@ EXACT_FREEDOM = 200
 """Student's quantile is exact up to this many degrees of freedom; beyond, a series is accurate to 1e-8."""
 EXACT_FLIPS = 1_000
 """The power of McNemar's test is enumerated up to this many expected flips; beyond, the normal distribution is used."""
+STEADY_CASES = 10
+"""It is enumerated, too, if at most so many are expected not to flip: odd and even counts of flips then differ."""
 
 
 class Interval(Struct, frozen=True):
@@ -145,14 +147,15 @@ def cases_needed(difference: float, flipping: float, *, alpha: float = 0.05, pow
 def mcnemar_power(cases: int, difference: float, flipping: float, *, alpha: float = 0.05) -> float:
     """Return how probably the exact McNemar test finds a difference of this size, in its direction.
 
-    Exact while at most `EXACT_FLIPS` cases are expected to flip, or at most one not to; otherwise accurate to 0.003.
+    Exact while at most `EXACT_FLIPS` cases are expected to flip, or at most `STEADY_CASES` not to;
+    otherwise accurate to 0.003.
 
     >>> round(mcnemar_power(100, 0.1, 0.2), 3), round(mcnemar_power(1_000_000, 0.0014, 0.2), 3)
     (0.544, 0.879)
     """
     if flipping <= 0:
         return 0.0
-    if cases * flipping > EXACT_FLIPS and cases * (1 - flipping) > 1:
+    if cases * flipping > EXACT_FLIPS and cases * (1 - flipping) > STEADY_CASES:
         size = abs(difference)
         return sign_flip_power(cases, (size, flipping, size, flipping), alpha=alpha)
     fewer = (1 - abs(difference) / flipping) / 2  # the share of flips in the other direction
