@@ -66,7 +66,8 @@ def test_the_soak_of_contributors_measures_the_shipped_rule_and_its_liars_raise_
 
     assert compare_with_shipped(2) < 1e-9
     honest, pushed = collect_first_days(3, 30, 5, are_days_shared=True, drop=0.0, reported=float("inf"))
-    assert (honest.alarm.any(), pushed.alarm.any()) == (False, False)
+    assert not honest.alarm.any()
+    assert not pushed.alarm.any()
     seen, hidden = collect_first_days(4, 30, 5, are_days_shared=True, drop=0.4, reported=0.0)
     assert (seen.notice > 5).mean() >= (hidden.notice > 5).mean() >= 0.9
 
