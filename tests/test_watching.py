@@ -18,6 +18,7 @@ from pramana.errors import AlreadyRunning, InvalidInput, NotFound, StateConflict
 from pramana.load.rows import make_case
 from pramana.model import Case, Plan, Reply, Target, Usage
 from pramana.providers.accounts import PassedFunctions
+from pramana.providers.prices import Rates
 from pramana.request import Limits, RunRequest, Selection, request_from_plain, request_to_plain
 from pramana.run.accounts import ProviderAccess
 from pramana.run.engine import INTERRUPTED_BY_USER_REASON, Stop
@@ -66,7 +67,8 @@ class Model:
     """A model whose pass rate and price a test sets."""
 
     def __init__(self, seed: int = 1) -> None:
-        self.pass_rate, self.cost_usd, self.calls = 0.9, 0.0, 0
+        self.pass_rate, self.calls = 0.9, 0
+        self.cost_usd: float | None = 0.0
         self.on_call: Callable[[int], object] = lambda _: None
         self._random = random.Random(seed)
 
@@ -170,6 +172,33 @@ def test_a_budget_holds_over_all_sittings_of_a_day(store: Store, days: DayClock)
     bench.model.cost_usd = 0.0625
     assert bench.measure(1).day.status == "measured"  # 16 of 20 calls: the next day has a budget of its own
     assert bench.model.calls == 8 + 16
+
+
+def test_a_reply_of_unknown_cost_ends_a_day_with_a_budget_and_the_reason_says_so(store: Store, days: DayClock) -> None:
+    bench = Bench(store, days, concurrency=1, budget_usd_per_day=1.0)
+    bench.model.cost_usd = None
+    day = bench.measure(0).day
+    assert (day.status, day.answered) == ("missing", 1)
+    assert day.reason == (
+        "1 of 20 calls were answered, fewer than 80 %: the cost of a reply is unknown, and the day has a budget; set the "
+        "price of the model, or let the function state the cost"
+    )
+
+
+def test_a_watch_of_a_function_without_a_price_warns_of_its_budget_when_it_is_started(store: Store) -> None:
+    reach = ProviderAccess(passed_functions=PassedFunctions({"tests:model": Model()}))
+    run = RunRequest(models=("python:tests:model",), cases=make_cases())
+    started = start_watch(store, WatchRequest(run=run, budget_usd_per_day=1.0), reach)
+    (warning,) = started.warnings
+    assert "the first reply of unknown cost ends the day" in warning
+    assert '[prices."python:tests:model"]' in warning
+    assert "pramana.Reply(text, cost_usd=0.01)" in warning
+    assert start_watch(store, WatchRequest(run=run), reach).warnings == ()
+    store.prices.put("python:tests:model", Rates(0, 0.0, 0.0, 0.0))
+    assert start_watch(store, WatchRequest(run=run, budget_usd_per_day=1.0), reach).warnings == ()
+    store.prices.put("python:tests:model", Rates(0, 1.0, 1.0, 1.0))
+    (counted,) = start_watch(store, WatchRequest(run=run, budget_usd_per_day=1.0), reach).warnings
+    assert "has a price per token, so the cost of a reply is known only if the function states its tokens" in counted
 
 
 def test_a_model_that_does_not_answer_leaves_a_missing_day(store: Store, days: DayClock) -> None:

@@ -30,6 +30,7 @@ from pramana.model import Plan, Result, Run
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest
 from pramana.run.accounts import ProviderAccess
+from pramana.run.asking import UNKNOWN_COST_REASON
 from pramana.run.engine import Stop
 from pramana.store.queue import make_process_name
 from pramana.store.records import plan_to_plain
@@ -37,6 +38,10 @@ from pramana.store.store import Store
 from pramana.store.watches import EndedDay, NewAlert, RunPurpose, Watch, WatchDay, WatchPeriod, find_today
 
 BUDGET_REASON = "the budget of the day was used up"
+UNKNOWN_COST = (
+    "the cost of a reply is unknown, and the day has a budget; set the price of the model, or let the function state "
+    "the cost"
+)
 ANSWERS_PER_PROMPT, MAX_ANSWER_TOKENS = 8, 16
 """Calls a day with each of the 24 border prompts, and the tokens of an answer: some models take no fewer than 16."""
 _MAX_DECISIONS = 5
@@ -282,7 +287,7 @@ def read_run_features(store: Store, run: Run) -> DayFeatures:
 
 def _explain_end(run: Run) -> str:
     if run.notes.get("reached_limit") == "max_cost_usd":
-        return f": {BUDGET_REASON}"
+        return f": {UNKNOWN_COST if UNKNOWN_COST_REASON in (run.reason or '') else BUDGET_REASON}"
     return f": {run.reason}" if run.reason else ""
 
 

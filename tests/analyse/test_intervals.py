@@ -29,6 +29,7 @@ from pramana.analyse.intervals import (
     percentile_bound_rank,
     ratio_difference_interval,
     sign_flip_p_value,
+    sign_flip_power,
     skewed_mean_interval,
     student_quantile,
 )
@@ -101,7 +102,8 @@ def test_required_cases_match_the_planning_tables() -> None:
     """The tables are of the approximate test (706 and 1,891); the exact test needs a few more."""
     strict = 0.01 / 30
     assert cases_needed(0.1, 0.3, alpha=strict, power=0.9) == 711
-    assert cases_needed(0.05, 0.2, alpha=strict, power=0.9) == 1931
+    assert cases_needed(0.05, 0.2, alpha=strict, power=0.9) == 1910
+    assert mcnemar_power(1910, 0.05, 0.2, alpha=strict) >= 0.9 > mcnemar_power(1909, 0.05, 0.2, alpha=strict)
     assert cases_needed(0.05, 0.0) == cases_needed(0.05, 0.05) > 100
 
 
@@ -133,11 +135,75 @@ def test_required_cases_have_the_stated_power(difference: float, flipping: float
     assert power == pytest.approx(mcnemar_power(needed, difference, flipping), abs=1e-6)
 
 
-def test_beyond_the_limit_the_required_cases_are_close_to_the_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = [(0.05, 0.2), (0.1, 0.3), (0.05, 0.1)]
-    exact = [cases_needed(*each) for each in settings]
-    monkeypatch.setattr(intervals, "EXACT_CASES", 0)
-    assert [cases_needed(*each) for each in settings] == [pytest.approx(each, rel=0.05) for each in exact]
+def enumerate_mcnemar_power(cases: int, difference: float, flipping: float, alpha: float = 0.05) -> float:
+    """Return the power by scipy's binomial distribution: over all counts of flips, and all of the rarer direction."""
+    flips = np.arange(binom.ppf(1e-14, cases, flipping), binom.isf(1e-14, cases, flipping) + 1)
+    allowed = binom.ppf(alpha / 2, flips, 0.5)
+    allowed = np.where(binom.cdf(allowed, flips, 0.5) <= alpha / 2, allowed, allowed - 1)
+    rejected = binom.cdf(allowed, flips, (1 - difference / flipping) / 2)
+    return float((binom.pmf(flips, cases, flipping) * np.where(allowed >= 0, rejected, 0)).sum())
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.01 / 30])
+@pytest.mark.parametrize(
+    ("cases", "difference", "flipping"),
+    [
+        *((1, 0.5, 1.0), (6, 0.9, 0.95), (10, 0.3, 0.3), (100, 0.1, 0.2), (1000, 0.05, 0.9), (1001, 0.05, 0.9)),
+        *((10_000, 0.01, 0.099), (100_000, 0.001, 0.009), (1_000_000, 0.0001, 0.0009), (1_000_000, 2e-5, 2.1e-5)),
+    ],
+)
+def test_the_power_of_mcnemars_test_matches_enumeration(
+    cases: int, difference: float, flipping: float, alpha: float
+) -> None:
+    expected = enumerate_mcnemar_power(cases, difference, flipping, alpha)
+    assert mcnemar_power(cases, difference, flipping, alpha=alpha) == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("flipping", [0.0011, 0.02, 0.1, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("cases", [1500, 10_000, 100_000, 1_000_000])
+def test_the_power_of_many_flips_is_accurate_to_a_thousandth(cases: int, flipping: float) -> None:
+    cases = max(cases, math.ceil(1010 / flipping))
+    for effect in (0.5, 1.5, 2.0, 2.8, 3.5, 5.0):
+        difference = effect * math.sqrt(flipping / cases)
+        expected = enumerate_mcnemar_power(cases, difference, flipping)
+        assert mcnemar_power(cases, difference, flipping) == pytest.approx(expected, abs=0.001)
+
+
+@pytest.mark.parametrize("still", [0.0, 0.5, 1.0, 1.5, 10.0])
+def test_the_power_if_nearly_every_case_flips_is_accurate_to_three_thousandths(still: float) -> None:
+    """An even and an odd number of flips have different critical values."""
+    for cases in (1001, 1501, 20_001):
+        flipping = 1 - still / cases
+        for effect in (0.5, 2.0, 3.5):
+            difference = effect / math.sqrt(cases)
+            expected = enumerate_mcnemar_power(cases, difference, flipping)
+            assert mcnemar_power(cases, difference, flipping) == pytest.approx(expected, abs=0.003)
+
+
+def test_no_flip_has_no_power() -> None:
+    assert mcnemar_power(1000, 0.0, 0.0) == 0.0
+
+
+def test_the_normal_power_of_the_sign_flip_test_matches_drawn_tables() -> None:
+    """With differences of up to two passes; the shipped p-value decides."""
+    draw, cases, chances = np.random.default_rng(5), 150, [0.07, 0.1, 0.68, 0.09, 0.06]
+    values = np.array([2, 1, 0, -1, -2])
+    mean, square, third, fourth = (float((values**power * np.array(chances)).sum()) for power in (1, 2, 3, 4))
+    found = sum(
+        sign_flip_p_value(drawn.tolist()) <= 0.05 and drawn.sum() > 0
+        for drawn in draw.choice(values, (1500, cases), p=chances)
+    )
+    assert sign_flip_power(cases, (mean, square, third, fourth)) == pytest.approx(found / 1500, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("difference", "flipping"), [(0.03, 0.2), (0.01, 0.02), (0.005, 0.01), (0.001, 0.001), (0.001, 0.3), (0.02, 0.5)]
+)
+def test_required_cases_of_small_differences_have_the_stated_power(difference: float, flipping: float) -> None:
+    needed = cases_needed(difference, flipping)
+    assert needed > 1000
+    assert enumerate_mcnemar_power(needed, difference, flipping) == pytest.approx(0.8, abs=0.001)
+    assert enumerate_mcnemar_power(math.floor(0.99 * needed), difference, flipping) < 0.8
 
 
 def test_student_quantile_matches_scipy_for_every_freedom() -> None:

@@ -3,16 +3,19 @@
 import math
 import random
 
+import numpy as np
 import pytest
-from scipy.stats import norm  # type: ignore[import-untyped]
+from scipy.stats import binom, norm  # type: ignore[import-untyped]
 from statsmodels.stats.power import NormalIndPower  # type: ignore[import-untyped]
 
 from pramana.analyse.delays import simulate_watch_delay
 from pramana.analyse.intervals import mcnemar_p_value, sign_flip_p_value
+from pramana.analyse.mean_bounds import case_mean_interval
 from pramana.analyse.power import (
     MAX_CASE_SPREAD,
     POWER,
     AssumedModel,
+    CaseDifference,
     cases_to_detect,
     cases_to_exclude,
     detectable_loss,
@@ -98,6 +101,64 @@ def test_repeats_hardly_help_if_replies_hardly_vary() -> None:
     assert once is not None
     assert often is not None
     assert 0.75 * once <= often <= once
+
+
+@pytest.mark.parametrize("repeats", [1, 5])
+@pytest.mark.parametrize(("rate", "flips"), [(0.9, None), (0.5, 0.3), (0.9, 0.0), (0.999, None)])
+def test_the_detectable_loss_is_found_with_the_stated_power_in_up_to_a_million_cases(
+    rate: float, flips: float | None, repeats: int
+) -> None:
+    model = fit_model(rate, flips)
+    for cases in (100, 1000, 1001, 100_000, 1_000_000):
+        loss = detectable_loss(model, cases, repeats)
+        assert loss is not None
+        found = [measure_case_difference(model, each, repeats) for each in (loss, 0.995 * loss)]
+        power, below = (_enumerate_power(each, cases) for each in found)
+        assert power == pytest.approx(0.8, abs=0.001 if repeats == 1 else 0.012)
+        assert below < (0.8 if repeats == 1 else power)
+
+
+def _enumerate_power(difference: CaseDifference, cases: int) -> float:
+    """Return the power for one repeat by enumeration, and otherwise, of many cases, that of a normal mean."""
+    if difference.repeats == 1:
+        flips = np.arange(
+            binom.ppf(1e-13, cases, difference.flip_share), binom.isf(1e-13, cases, difference.flip_share) + 1
+        )
+        allowed = binom.ppf(0.025, flips, 0.5)
+        allowed = np.where(binom.cdf(allowed, flips, 0.5) <= 0.025, allowed, allowed - 1)
+        rejected = binom.cdf(allowed, flips, (1 - difference.loss / difference.flip_share) / 2)
+        return float((binom.pmf(flips, cases, difference.flip_share) * np.where(allowed >= 0, rejected, 0)).sum())
+    mean, square = difference.moments[:2]
+    if cases < 100_000:
+        return difference.power(cases)
+    error = math.sqrt((square - mean * mean) / cases)
+    return float(norm.cdf((mean - norm.ppf(0.975) * math.sqrt(square / cases)) / error))
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-6, 0.001, 0.5, 0.999, 1.0])
+@pytest.mark.parametrize("cases", [1, 5, 6, 10, 100, 100_000, 1_000_000])
+def test_extreme_rates_and_sizes_have_an_answer(rate: float, cases: int) -> None:
+    model = fit_model(rate)
+    for repeats in (1, 5):
+        loss = detectable_loss(model, cases, repeats)
+        assert loss is None or 0 < loss <= model.pass_rate()
+        if cases < 6:
+            assert loss is None, "fewer than six flips never reject"
+        assert 72 <= cases_to_exclude(model, 0.05, repeats) <= 1000
+
+
+def test_a_loss_larger_than_the_pass_rate_needs_no_cases_because_it_cannot_happen() -> None:
+    assert [cases_to_detect(fit_model(0.001), 0.05, repeats) for repeats in (1, 5)] == [None, None]
+
+
+@pytest.mark.parametrize(("flips", "margin"), [(0.1, 0.1), (0.3, 0.1), (0.02, 0.05)])
+def test_the_cases_that_exclude_a_loss_do_so_as_often_as_planned(flips: float, margin: float) -> None:
+    cases, rng = cases_to_exclude(fit_model(0.5 if flips > 0.2 else 0.9, flips), margin), random.Random(4)
+    excluded = 0
+    for _ in range(600):
+        differences = [rng.choice((-1.0, 1.0)) if rng.random() < flips else 0.0 for _ in range(cases)]
+        excluded += case_mean_interval(differences, -1.0, 1.0).low > -margin
+    assert 0.75 <= excluded / 600 <= 0.88
 
 
 def test_a_tiny_loss_needs_more_cases_than_anyone_has() -> None:

@@ -1,7 +1,9 @@
 """The public watch: several contributors see a drop, and three in ten cannot make or hide one."""
 
 import random
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +55,21 @@ def test_three_liars_in_ten_raise_no_alarm_and_hide_none() -> None:
     falling = [make_series(f"f{n}", 48, lambda day: 0.9 if day < 30 else 0.4) for n in range(7)]
     hiding = [make_series(f"g{n}", 48, lambda _: 0.9) for n in range(3)]
     assert decide_public_watch([*falling, *hiding]).level == "alarm"
+
+
+def test_the_soak_of_contributors_measures_the_shipped_rule_and_its_liars_raise_no_alarm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A small form of `benchmarks/contributor_soak.py`."""
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[2]), *sys.path])
+    from benchmarks.contributor_soak import collect_first_days, compare_with_shipped
+
+    assert compare_with_shipped(2) < 1e-9
+    honest, pushed = collect_first_days(3, 30, 5, are_days_shared=True, drop=0.0, reported=float("inf"))
+    assert not honest.alarm.any()
+    assert not pushed.alarm.any()
+    seen, hidden = collect_first_days(4, 30, 5, are_days_shared=True, drop=0.4, reported=0.0)
+    assert (seen.notice > 5).mean() >= (hidden.notice > 5).mean() >= 0.9
 
 
 @pytest.mark.parametrize("count", [0, 1, 4])

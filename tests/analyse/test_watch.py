@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pramana.analyse.drift import ALARM, NOTICE
 from pramana.analyse.features import is_refusal, make_features
 from pramana.analyse.instruments import INSTRUMENT_GROUPS, INSTRUMENTS, DayFeatures, FeatureDay, PromptDay, score_days
-from pramana.analyse.own_endpoint import forecast_delays, report_endpoint
+from pramana.analyse.own_endpoint import report_endpoint
 from pramana.analyse.watch import (
     MAX_EXACT_CALLS,
     TODAY_LEVEL,
@@ -279,10 +279,22 @@ def test_a_report_of_the_endpoint_says_what_would_be_seen() -> None:
     assert report_endpoint(make_days(3, answer_at_random), 28, 2) is None
 
 
-def test_a_larger_drop_is_never_seen_later() -> None:
-    for spread in (0.01, 0.03, 0.06):
-        delays = [each.notice_days or 99 for each in forecast_delays(0.0, spread, 28, 1)]
-        assert delays == sorted(delays, reverse=True)
+@pytest.mark.parametrize("rate", [0.7, 0.9, 1.0])
+def test_a_larger_drop_is_never_seen_later(rate: float) -> None:
+    report = report_endpoint(
+        make_days(28, lambda _, number, rng: answer(number, passes=int(rng.random() < rate))), 28, 1
+    )
+    assert report is not None
+    delays = [each.notice_days or 99 for each in report.delays]
+    assert len(delays) == 3
+    assert delays == sorted(delays, reverse=True)
+
+
+def test_a_report_forecasts_no_drop_below_zero() -> None:
+    report = report_endpoint(make_days(28, lambda _, number, __: answer(number, passes=int(number < 3))), 28, 1)
+    assert report is not None
+    assert report.pass_rate == pytest.approx(0.15)
+    assert [each.change for each in report.delays] == [0.05, 0.1]
 
 
 # ── Features ──

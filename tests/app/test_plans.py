@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import pramana
+from pramana.analyse import own_endpoint
 from pramana.app import plans
 from pramana.app.plans import Budget, PlanRequest, PlanView, make_plan_view, parse_budget, parse_share
+from pramana.app.watch_reports import report_watch
 from pramana.app.watches import choose_instruments
 from pramana.errors import InvalidInput, NotFound
 from pramana.model import Plan, Target
@@ -201,6 +203,32 @@ def test_the_measured_days_of_a_watch_set_the_assumptions(days: DayClock) -> Non
     assert plan.watch.day_sd_points < 0.06
     assert "of 14 days of the watch" in render_plan(plan)
     assert "Compare two runs to measure" not in render_plan(plan)
+
+
+def test_a_plan_and_the_report_of_its_watch_forecast_the_same_days(
+    days: DayClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_endpoint, "SIMULATED_MONTHS", 10)
+    with closing(open_store(home_store())) as store:
+        bench = Bench(store, days)
+        bench.measure_until(16)
+        plan = make_plan_view(store, PlanRequest(detect=0.1, watch=bench.watch.id), bench.reach)
+        report = report_watch(store, bench.watch)
+    assert report.endpoint is not None
+    assert plan.watch.baseline_days == bench.watch.baseline_days
+    planned = [(each.loss, each.notice_days, each.alarm_days) for each in plan.watch.delays]
+    reported = [(each.change, each.notice_days, each.alarm_days) for each in report.endpoint.delays]
+    assert planned == reported
+    assert [change for change, _, _ in reported] == [0.05, 0.1, 0.2]
+
+
+def test_a_longer_baseline_costs_more_and_sees_a_drop_no_later(make_plan: Any) -> None:
+    short, long = (make_plan(case_count=75, day_sd=0.2, baseline_days=days).watch for days in (14, 90))
+    assert (short.baseline_days, short.spending_with_baseline.calls) == (14, 75 * 44)
+    assert (long.baseline_days, long.spending_with_baseline.calls) == (90, 75 * 120)
+    assert long.delays[-1].alarm_days <= short.delays[-1].alarm_days
+    with pytest.raises(InvalidInput, match="14"):
+        make_plan(baseline_days=13)
 
 
 def test_an_unknown_watch_is_refused(make_plan: Any) -> None:

@@ -56,6 +56,20 @@ def start(*options: str) -> str:
     return str(started["id"])
 
 
+def test_the_start_of_a_watch_with_a_budget_and_unknown_costs_says_so_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    start("--name", "other")
+    Path("house.py").write_text("def reply(prompt):\n    return 'yes'\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    started = drift("start", "python:house:reply", "suite.jsonl", "--budget", "1USD/day").stdout
+    assert 'Warning: "python:house:reply" has no price, so the cost of a reply is known' in started
+    assert '  [prices."python:house:reply"]\n  input_per_million = 0\n  output_per_million = 0\n' in started
+    assert all(count_columns(line) <= 80 for line in started.splitlines() if "prices.toml" not in line)
+    assert "prices.toml\n  [prices." in started
+    assert "Warning" not in drift("start", "python:house:reply", "suite.jsonl").stdout
+
+
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -78,7 +92,7 @@ def test_a_watch_from_its_start_to_its_end(days: DayClock) -> None:
         "pass rate, down     100 %        quiet        baseline 100 %",
         "Hash consistency, the community's measure: 3 of 3 replies",
         "This endpoint's own days (14 days)",
-        "20 points  notice after",
+        "20 points  notice not within 30 days",
     ):
         assert expected in " ".join(shown.split()) or expected in shown
     assert "bot fake:fixed=yes 16 days" in drift("list").stdout

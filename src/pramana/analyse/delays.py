@@ -1,13 +1,13 @@
 """How soon a watch sees a change: an assumed model in, days until a notice and an alarm out, from simulated months.
 
-Each simulated month has a baseline of 28 days, five more days without a change, and 30 days on which the model's pass
-rate is lower. The scores of the days go through the shipped rule of `drift`. Simulations are seeded: the same question
-has the same answer.
+Each simulated month has a baseline, by default of 28 days, five more days without a change, and 30 days on which the
+model's pass rate is lower. The scores of the days go through the shipped rule of `drift`. Simulations are seeded: the
+same question has the same answer. Plans and the reports of watches both ask here, so that they never disagree.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from random import Random
 from statistics import NormalDist, variance
 from typing import NamedTuple
@@ -27,7 +27,8 @@ from pramana.analyse.drift import (
 )
 from pramana.analyse.power import AssumedModel, find_crossing, logistic
 
-SIMULATED_MONTHS = 200
+SIMULATED_MONTHS = 100
+"""Of each delay: an answer takes less than a second, and half of the months is known to within ten in a hundred."""
 QUIET_DAYS = 5
 """Days after the baseline before the change; the longer a watch has run, the sooner it sees one."""
 MAX_DRAWN_CALLS = 200
@@ -64,6 +65,7 @@ def simulate_watch_delay(
     loss: float,
     *,
     instruments: int = 1,
+    baseline_days: int = BASELINE_DAYS,
     months: int = SIMULATED_MONTHS,
     seed: int = 42,
 ) -> WatchDelay:
@@ -84,8 +86,8 @@ def simulate_watch_delay(
     calls = cases * repeats if cases else None
     before = _Days(logits, calls, model.day_spread)
     after = _Days([logit - shift for logit in logits], calls, model.day_spread)
-    by_calls, rng = before.variance_by_calls, Random(seed)
-    ends = [_simulate_month(rng, before, after, by_calls, instruments) for _ in range(months)]
+    rng = Random(seed)
+    ends = [_simulate_month(rng, before, after, instruments, baseline_days) for _ in range(months)]
     return WatchDelay(_summarise([end.notice for end in ends]), _summarise([end.alarm for end in ends]))
 
 
@@ -121,14 +123,13 @@ class _Days:
         self._means = [math.fsum(rates) / len(rates) for rates in by_effect]
         self._variances = [math.fsum(rate * (1 - rate) for rate in rates) / len(rates) for rates in by_effect]
 
-    @property
+    @cached_property
     def variance_by_calls(self) -> float:
-        """The variance of a day's pass rate that its number of calls explains, as a baseline estimates it."""
+        """The variance of a day's pass rate that its number of calls explains."""
         if self.calls is None:
             return 0.0
         rates = [_mean_over_days([logit], self._day_spread) for logit in self._logits]
-        within = math.fsum(rate * (1 - rate) for rate in rates) / len(rates)
-        return within / self.calls * BASELINE_DAYS / (BASELINE_DAYS - 1)
+        return math.fsum(rate * (1 - rate) for rate in rates) / len(rates) / self.calls
 
     def draw_failure_share(self, rng: Random) -> float:
         """Return the share of a day's replies that fail."""
@@ -158,10 +159,11 @@ class _Reached(NamedTuple):
     alarm: int | None
 
 
-def _simulate_month(rng: Random, before: _Days, after: _Days, variance_by_calls: float, instruments: int) -> _Reached:
+def _simulate_month(rng: Random, before: _Days, after: _Days, instruments: int, baseline_days: int) -> _Reached:
     tie = 0.5 / before.calls if before.calls else 0.0
-    baseline = [before.draw_failure_share(rng) for _ in range(BASELINE_DAYS)]
-    tolerance = max(MIN_TOLERANCE, math.sqrt(max(0.0, variance(baseline) - variance_by_calls)))
+    baseline = [before.draw_failure_share(rng) for _ in range(baseline_days)]
+    by_calls = before.variance_by_calls * baseline_days / (baseline_days - 1)  # as a baseline estimates it
+    tolerance = max(MIN_TOLERANCE, math.sqrt(max(0.0, variance(baseline) - by_calls)))
     scores = [share + rng.uniform(-tie, tie) for share in baseline]
     can_alarm = next_day_rank_correlation(scores) <= MAX_RANK_CORRELATION
 
@@ -172,7 +174,7 @@ def _simulate_month(rng: Random, before: _Days, after: _Days, variance_by_calls:
             yield scores[-1]
 
     notice = None
-    statistics = iterate_change_statistics(days(), BASELINE_DAYS, MIN_TOLERANCE)
+    statistics = iterate_change_statistics(days(), baseline_days, MIN_TOLERANCE)
     for day, found in enumerate(statistics, 1 - QUIET_DAYS):
         if day < 1:
             continue
@@ -180,7 +182,7 @@ def _simulate_month(rng: Random, before: _Days, after: _Days, variance_by_calls:
             notice = day
         if found.value < instruments * ALARM.threshold or not can_alarm:
             continue  # a larger tolerance only lowers the statistic
-        if measure_change_statistic(scores, BASELINE_DAYS, tolerance).value >= instruments * ALARM.threshold:
+        if measure_change_statistic(scores, baseline_days, tolerance).value >= instruments * ALARM.threshold:
             return _Reached(notice, day)
     return _Reached(notice, None)
 

@@ -12,7 +12,7 @@ mean exceeds a limit is computed.
 import cmath
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from statistics import NormalDist
 from typing import NamedTuple
@@ -83,16 +83,27 @@ def cases_to_exclude_loss(loss: float, differences: Sequence[float], *, alpha: f
     (72, 215)
     """
     sizes = Counter(round(abs(each), 9) for each in differences)
-    count = len(differences)
-    size = sum(each * times for each, times in sizes.items()) / count
-    square = sum(each * each * times for each, times in sizes.items()) / count
+    shares = {size: times / len(differences) for size, times in sizes.items()}
+    return count_cases_to_exclude_loss(loss, shares, alpha=alpha, power=power)
+
+
+def count_cases_to_exclude_loss(
+    loss: float, share_by_size: Mapping[float, float], *, alpha: float = 0.05, power: float = 0.8
+) -> int:
+    """Return what `cases_to_exclude_loss` returns, from the share of the cases with each size of a difference.
+
+    >>> count_cases_to_exclude_loss(0.05, {0.0: 0.95, 1.0: 0.05})
+    215
+    """
+    size = sum(each * share for each, share in share_by_size.items())
+    square = sum(each * each * share for each, share in share_by_size.items())
 
     def excludes(cases: int) -> bool:
         lean = min(1.0, NormalDist().inv_cdf(power) * math.sqrt(square / cases) / size) if size else 0.0
         weighted: dict[float, float] = {}
-        for each, times in sizes.items():
-            for value, share in ((-each, (1 + lean) / 2), (each, (1 - lean) / 2)):
-                weighted[value] = weighted.get(value, 0.0) + times / count * cases * share
+        for each, share in share_by_size.items():
+            for value, part in ((-each, (1 + lean) / 2), (each, (1 - lean) / 2)):
+                weighted[value] = weighted.get(value, 0.0) + share * cases * part
         return _find_interval(tuple(sorted(weighted.items())), -1.0, 1.0, alpha / 2).low > -loss
 
     return find_smallest(excludes)

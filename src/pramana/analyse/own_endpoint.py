@@ -1,33 +1,23 @@
 """What a watch could see on this endpoint: its own days in, the days until a drop of the pass rate is seen out.
 
-The rule that is shipped is applied to simulated days that differ as much as this endpoint's own days do. The days of
-the simulation are normally distributed and independent; it forecasts power, and proves nothing about false alarms.
-Seeded, so that the same days give the same forecast.
+Pass rate, flips and the difference of days are measured on the endpoint's own days; `simulate_watch_delay` then answers
+for them, as it does for a plan. It forecasts power, and proves nothing about false alarms.
 """
 
 import math
-import random
 from collections.abc import Sequence
-from functools import lru_cache
-from statistics import median
 
 from msgspec import Struct
 
-from pramana.analyse.drift import (
-    ALARM,
-    MIN_TOLERANCE,
-    MONTH_DAYS,
-    NOTICE,
-    iterate_change_statistics,
-)
+from pramana.analyse.delays import SIMULATED_MONTHS, simulate_watch_delay
 from pramana.analyse.instruments import INSTRUMENTS, FeatureDay, score_days
+from pramana.analyse.power import find_day_spread, fit_model
 
 FORECAST_CHANGES = (0.05, 0.10, 0.20)
 MIN_MEASURED_DAYS = 5
 """Days that are needed to say how much they differ."""
-SIMULATIONS = 41
-_SEED = 16
-_NEVER = MONTH_DAYS + 1
+MIN_RATE, MAX_RATE, MAX_FLIPS = 0.001, 0.999, 0.5
+"""What is assumed of an endpoint whose measured days all passed, all failed, or flipped more often than coins."""
 
 
 class DelayForecast(Struct, frozen=True):
@@ -45,6 +35,11 @@ class EndpointReport(Struct, frozen=True):
     days: int
     prompts: int
     repeats: int
+    pass_rate: float
+    flip_share: float
+    """The share of the prompts whose verdict differs between two replies of one day."""
+    day_spread: float
+    """Standard deviation between days, in logits."""
     day_standard_deviation: float
     """Of the pass rate, beyond what the number of calls explains."""
     call_standard_deviation: float
@@ -66,53 +61,35 @@ def report_endpoint(days: Sequence[FeatureDay], baseline_days: int, instrument_c
     prompts = len(measured.prompt_means)
     planned = [each.planned for each in days[-1].features.case_prompts]
     repeats = max(1, round(sum(planned) / len(planned)))
-    variance = math.fsum(rate * (1 - rate) for rate in measured.prompt_means.values()) / prompts**2 / repeats
-    day_sd, call_sd = measured.spread.day_standard_deviation, math.sqrt(variance)
-    return EndpointReport(
-        measured.baseline_count,
-        prompts,
-        repeats,
-        day_sd,
-        call_sd,
-        measured.spread.next_day_rank_correlation,
-        is_complete,
-        forecast_delays(round(day_sd, 4), round(call_sd, 4), baseline_days, instrument_count),
-    )
+    failures = measured.prompt_means.values()
+    pass_rate = min(MAX_RATE, max(MIN_RATE, 1 - math.fsum(failures) / prompts))
+    mean_variance = math.fsum(rate * (1 - rate) for rate in failures) / prompts
+    flip_share = min(MAX_FLIPS, 2 * mean_variance)
+    day_spread = find_day_spread(pass_rate, flip_share, measured.spread.day_standard_deviation)
+    model = fit_model(pass_rate, flip_share, day_spread)
 
-
-@lru_cache(maxsize=64)
-def forecast_delays(
-    day_standard_deviation: float, call_standard_deviation: float, baseline_days: int, instrument_count: int
-) -> tuple[DelayForecast, ...]:
-    """Return the median days until drops of 5, 10 and 20 points have a notice and an alarm.
-
-    >>> [each.alarm_days for each in forecast_delays(0.0, 0.01, 28, 1)]
-    [7, 6, 6]
-    """
-    spread = math.hypot(day_standard_deviation, call_standard_deviation)
-    return tuple(
-        DelayForecast(
+    def forecast(change: float) -> DelayForecast:
+        delay = simulate_watch_delay(
+            model,
+            prompts,
+            repeats,
             change,
-            _forecast_delay(spread, change, baseline_days, MIN_TOLERANCE, NOTICE.threshold * instrument_count),
-            _forecast_delay(
-                spread,
-                change,
-                baseline_days,
-                max(MIN_TOLERANCE, day_standard_deviation),
-                ALARM.threshold * instrument_count,
-            ),
+            instruments=instrument_count,
+            baseline_days=baseline_days,
+            months=SIMULATED_MONTHS,
         )
-        for change in FORECAST_CHANGES
+        return DelayForecast(change, delay.notice.median_days, delay.alarm.median_days)
+
+    return EndpointReport(
+        days=measured.baseline_count,
+        prompts=prompts,
+        repeats=repeats,
+        pass_rate=pass_rate,
+        flip_share=flip_share,
+        day_spread=day_spread,
+        day_standard_deviation=measured.spread.day_standard_deviation,
+        call_standard_deviation=math.sqrt(mean_variance / prompts / repeats),
+        next_day_rank_correlation=measured.spread.next_day_rank_correlation,
+        is_baseline_complete=is_complete,
+        delays=tuple(forecast(change) for change in FORECAST_CHANGES if change < pass_rate),
     )
-
-
-def _forecast_delay(spread: float, change: float, baseline_days: int, tolerance: float, threshold: float) -> int | None:
-    rng = random.Random(_SEED)
-    delays = list[int]()
-    for _ in range(SIMULATIONS):
-        scores = [rng.gauss(0.0, spread) for _ in range(baseline_days)]
-        scores += [change + rng.gauss(0.0, spread) for _ in range(MONTH_DAYS)]
-        values = enumerate(iterate_change_statistics(scores, baseline_days, tolerance), 1)
-        delays.append(next((day for day, each in values if each.value >= threshold), _NEVER))
-    middle = int(median(delays))
-    return None if middle >= _NEVER else middle

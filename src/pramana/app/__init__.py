@@ -124,6 +124,8 @@ class App:
     run_summaries: RunSummaries = field(init=False)
     """Summaries of runs, cached and updated as results arrive."""
     comparison_cache: ComputationCache = field(default_factory=ComputationCache)
+    community_watch_cache: ComputationCache = field(default_factory=ComputationCache)
+    """Apart from the comparisons, which strangers must not push out."""
     event_tail: EventTail = field(init=False)
     """Publishes new results and changes to the event streams."""
     known_suites: KnownSuites = field(init=False)

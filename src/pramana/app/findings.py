@@ -21,7 +21,8 @@ _Value = TypeVar("_Value")
 MAX_CACHED_RUNS = 32
 """Runs whose summaries are cached."""
 MAX_CACHED_COMPARISONS = 16
-"""Comparisons that are cached, since the pages of one are requested one after the other."""
+"""Comparisons that are cached, since the pages of one are requested one after the other; as many watches of a
+community."""
 
 
 @dataclass(slots=True)

@@ -13,10 +13,9 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from pramana import planning
-from pramana.analyse.delays import simulate_watch_delay
-from pramana.analyse.drift import BASELINE_DAYS, MONTH_DAYS
+from pramana.analyse.delays import SIMULATED_MONTHS, simulate_watch_delay
+from pramana.analyse.drift import MONTH_DAYS
 from pramana.analyse.estimate import Estimate
-from pramana.analyse.instruments import INSTRUMENTS, score_days
 from pramana.analyse.numbers import format_loss, pluralise
 from pramana.analyse.own_endpoint import MIN_MEASURED_DAYS, report_endpoint
 from pramana.analyse.power import (
@@ -25,7 +24,6 @@ from pramana.analyse.power import (
     cases_to_detect,
     cases_to_exclude,
     detectable_loss,
-    find_day_spread,
     fit_model,
     measure_case_difference,
 )
@@ -37,6 +35,7 @@ from pramana.errors import InvalidInput, Problem, quote_text
 from pramana.request import RunRequest, check_struct_values
 from pramana.run.accounts import ProviderAccess
 from pramana.store.store import Store
+from pramana.watch_request import BASELINE_DAYS, MAX_BASELINE_DAYS, MIN_BASELINE_DAYS
 from pramana.watching import read_feature_days
 
 TEXT_INSTRUMENTS = 8
@@ -47,8 +46,6 @@ Share = Annotated[float, Meta(ge=0.001, le=0.999)]
 TABLE_CASES, TABLE_REPEATS = (25, 50, 100, 200, 400, 800), (1, 3, 5, 10)
 WATCH_LOSSES = (0.05, 0.1, 0.2)
 """Changes whose delay is shown beside the one to detect."""
-SIMULATED_MONTHS = 100
-"""Of each delay: a plan answers in seconds, and half of the months is known to within ten in a hundred."""
 HARDLY_SOONER_DAYS = 2
 TRIED_REPEATS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100)
 _SHARE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%|points?)?\s*", re.IGNORECASE)
@@ -136,13 +133,22 @@ class PlanRequest(Struct, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=100)],
         Meta(title="Instruments", description="Instruments of the watch, which together keep one false-alarm rate"),
     ] = TEXT_INSTRUMENTS
+    baseline_days: Annotated[
+        int,
+        Meta(
+            ge=MIN_BASELINE_DAYS,
+            le=MAX_BASELINE_DAYS,
+            title="Days of the baseline",
+            description="Days of the baseline of the watch",
+        ),
+    ] = BASELINE_DAYS
     budget: Budget | None = None
     watch: Annotated[
         Annotated[str, Meta(min_length=1, max_length=100)] | None,
         Meta(
             title="Watch",
             description="Name or ID of a watch, whose measured days set the pass rate, the flips, the day-to-day "
-            "deviation, the cases, the repeats, the instruments and the model",
+            "deviation, the cases, the repeats, the instruments, the days of the baseline and the model",
         ),
     ] = None
     run: RunRequest | None = None
@@ -321,17 +327,15 @@ def _measure_watch(store: Store, request: PlanRequest, reference: str) -> tuple[
     if report is None:
         problem = f"the watch {watch.shown_name} has {pluralise(len(days), 'measured day')}, and the pass rates of at "
         raise InvalidInput.from_problems([Problem(f"{problem}least {MIN_MEASURED_DAYS} are needed", "watch")])
-    failures = score_days(INSTRUMENTS["pass_rate_down"], days, report.days).prompt_means.values()
-    pass_rate = min(0.999, max(0.001, 1 - math.fsum(failures) / len(failures)))
-    flips = min(0.5, 2 * report.call_standard_deviation**2 * report.prompts * report.repeats)
     made = replace(
         request,
-        pass_rate=pass_rate,
-        flips=flips,
-        day_sd=find_day_spread(pass_rate, flips, report.day_standard_deviation),
+        pass_rate=report.pass_rate,
+        flips=report.flip_share,
+        day_sd=report.day_spread,
         repeats=report.repeats,
         case_count=report.prompts,
         instruments=len(watch.instruments),
+        baseline_days=watch.baseline_days,
         run=watch.request,
     )
     return made, MeasuredWatchView(
@@ -394,15 +398,23 @@ def _plan_watch(request: PlanRequest, model: AssumedModel, chosen: _ChosenCases)
         delays=tuple(_simulate(request, model, loss, chosen.case_count, request.repeats) for loss in losses),
         with_unlimited_calls=_simulate(request, model, request.detect, None, 1),
         day_sd_points=model.day_difference() / math.sqrt(2),
-        baseline_days=BASELINE_DAYS,
+        baseline_days=request.baseline_days,
         instruments=request.instruments,
         spending_per_day=per_day,
-        spending_with_baseline=_multiply(per_day, BASELINE_DAYS + MONTH_DAYS),
+        spending_with_baseline=_multiply(per_day, request.baseline_days + MONTH_DAYS),
     )
 
 
 def _simulate(request: PlanRequest, model: AssumedModel, loss: float, cases: int | None, repeats: int) -> LossDelayView:
-    found = simulate_watch_delay(model, cases, repeats, loss, instruments=request.instruments, months=SIMULATED_MONTHS)
+    found = simulate_watch_delay(
+        model,
+        cases,
+        repeats,
+        loss,
+        instruments=request.instruments,
+        baseline_days=request.baseline_days,
+        months=SIMULATED_MONTHS,
+    )
     return LossDelayView(
         loss=loss,
         notice_days=found.notice.median_days,
@@ -500,10 +512,10 @@ def _advise_on_budget(
         if request.repeats > 1 and comparison.cases is not None:
             yield f"Without repeats, it pays for {_describe_detectable(model, once, 1)}."
     days = _count_affordable(budget, chosen, request.repeats, request) / chosen.case_count
-    if days < BASELINE_DAYS + MONTH_DAYS:
+    if days < request.baseline_days + MONTH_DAYS:
         yield (
             f"It pays for {pluralise(math.floor(days), 'day')} of the watch, whose baseline alone takes "
-            f"{BASELINE_DAYS}: plan fewer calls a day."
+            f"{request.baseline_days}: plan fewer calls a day."
         )
 
 

@@ -20,6 +20,7 @@ from pramana.analyse.public_watch import (
 from pramana.app import App, User, use_case
 from pramana.app.views import View
 from pramana.errors import NotFound, quote_text
+from pramana.store.store import Store
 
 
 class CommunityWatchRequest(Struct, frozen=True, kw_only=True):
@@ -62,14 +63,23 @@ class CommunityWatchView(View, frozen=True, kw_only=True):
 
 @use_case("viewer", "heavy", allow_anonymous_when=lambda preferences: preferences.anonymous_submission)
 def read_community_watch(app: App, _: User, wanted: CommunityWatchRequest) -> CommunityWatchView:
-    """Return whether a model became worse, by the submitted results of at least five contributors."""
-    store = app.store.contributors
-    suite = wanted.suite_hash or store.find_suite(wanted.model)
-    counts = {} if suite is None else store.count_results(wanted.model, suite)
+    """Return whether a model became worse, by the submitted results of at least five contributors.
+
+    Cached until a result of the model is submitted.
+    """
+    state = app.store.contributors.read_state(wanted.model)
+    if not state[1]:  # not cached: strangers may ask for any name
+        raise _make_no_results_error(wanted.model)
+    key = (wanted.model, wanted.suite_hash, *state)
+    return app.community_watch_cache.get(key, lambda: compute_community_watch(app.store, wanted))
+
+
+def compute_community_watch(store: Store, wanted: CommunityWatchRequest) -> CommunityWatchView:
+    """Return what the submitted results say now."""
+    suite = wanted.suite_hash or store.contributors.find_suite(wanted.model)
+    counts = {} if suite is None else store.contributors.count_results(wanted.model, suite)
     if suite is None or not counts:
-        raise NotFound(
-            f"no contributor with a token has submitted results of {quote_text(wanted.model)} for a known suite"
-        )
+        raise _make_no_results_error(wanted.model)
     series = [
         measure_contributor(make_contributor_days(f"{contributor} {wanted.model} {suite}", days))
         for contributor, days in sorted(counts.items())
@@ -99,6 +109,10 @@ def read_community_watch(app: App, _: User, wanted: CommunityWatchRequest) -> Co
             for each in series
         ),
     )
+
+
+def _make_no_results_error(model: str) -> NotFound:
+    return NotFound(f"no contributor with a token has submitted results of {quote_text(model)} for a known suite")
 
 
 def _find_last(values_by_day: Mapping[str, float]) -> float:

@@ -5,6 +5,7 @@ functions for users of a server.
 """
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -197,6 +198,9 @@ class WatchDetailView(WatchView, frozen=True, kw_only=True):
     alerts: tuple[WatchAlertView, ...]
     is_public: Annotated[bool, Meta(description="Whether anyone may read the watch without a token")]
     alerts_to: Annotated[AlertChannelView | None, Meta(description="Where alerts are sent; null: nowhere")]
+    warnings: Annotated[
+        tuple[str, ...], Meta(description="What may keep the days from counting, when the watch is started")
+    ] = ()
 
 
 # ── Starting ──
@@ -223,7 +227,26 @@ def start_watch(
     watch = store.watches.create(
         request, instruments, owner="cli" if is_local else "server", creator=creator, channel=channel
     )
-    return read_watch(store, watch)
+    return replace(read_watch(store, watch), warnings=_find_budget_warnings(request, plan, prices, reach))
+
+
+def _find_budget_warnings(request: WatchRequest, plan: Plan, prices: Prices, reach: ProviderAccess) -> tuple[str, ...]:
+    """Return a warning for a budget that the replies of a function end at once unless they state their cost."""
+    if request.budget_usd_per_day is None:
+        return ()
+    asked = [*plan.targets, *plan.judges, *([plan.embedder] if plan.embedder else [])]
+    where = "Settings, Prices" if reach.is_for_other_users else str(settings.prices_file_path())
+    found = list[str]()
+    for each in {each.typed: each for each in asked if prices.needs_stated_cost(each)}.values():
+        price, stated = ("a price per token", "its tokens") if prices.is_known(each) else ("no price", "it")
+        found.append(
+            f"{quote_text(each.typed)} has {price}, so the cost of a reply is known only if the function states "
+            f"{stated}. With a budget, the first reply of unknown cost ends the day, and a day with fewer than 80 % of "
+            "its calls does not count. Let the function return pramana.Reply(text, cost_usd=0.01), leave out the "
+            f"budget, or set the price, 0 if the model is free of charge:\n  # {where}\n"
+            f"  [prices.{json.dumps(each.typed)}]\n  input_per_million = 0\n  output_per_million = 0"
+        )
+    return tuple(found)
 
 
 def _refuse_border_prompts(plan: Plan, reach: ProviderAccess) -> None:

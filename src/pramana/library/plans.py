@@ -45,6 +45,7 @@ def plan(
     day_sd: float = 0.5,
     margin: float | str = 0.05,
     instruments: int = 8,
+    baseline_days: int = 28,
     budget: str | None = None,
     watch: str | None = None,
 ) -> DetectionPlan:
@@ -52,9 +53,10 @@ def plan(
 
     `detect`, `pass_rate`, `flips` and `margin` are shares of the cases: `0.05`, `"5%"` or `"5 points"`. `flips` is the
     share of cases whose verdict differs between two runs of the unchanged model, and `day_sd` how far its days differ,
-    in logits. `instruments` is how many the watch has. `cases`, or `suite` and `tier`, choose the cases; `case_count`
-    states only how many there are. With a `model`, the plan has its tokens and cost; `budget` is `"2USD"`, `"2USD/day"`
-    or `"500calls"`. With the name of a `watch`, its measured days set all of this but `detect`, `margin` and `budget`.
+    in logits. `instruments` is how many the watch has, after `baseline_days` of baseline. `cases`, or `suite` and
+    `tier`, choose the cases; `case_count` states only how many there are. With a `model`, the plan has its tokens and
+    cost; `budget` is `"2USD"`, `"2USD/day"` or `"500calls"`. With the name of a `watch`, its measured days set all of
+    this but `detect`, `margin` and `budget`.
 
     >>> plan("10%", pass_rate=0.9, case_count=75).comparison.cases
     158
@@ -70,6 +72,7 @@ def plan(
             margin=_read_share("margin", margin),
             case_count=case_count,
             instruments=instruments,
+            baseline_days=baseline_days,
             budget=None if budget is None else parse_budget(_require_text("budget", budget)),
             watch=watch,
             run=RunRequest(

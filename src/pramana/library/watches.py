@@ -77,6 +77,11 @@ class Watch:
         return self._view.sentence
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What may keep the days from counting, as known when the watch was started."""
+        return self._view.warnings
+
+    @property
     def is_active(self) -> bool:
         """Whether its days are still measured."""
         return self._view.is_active

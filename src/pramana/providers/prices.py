@@ -139,6 +139,15 @@ class Prices:
         """
         return self.is_known(target) or target.provider == FUNCTION_KIND
 
+    def needs_stated_cost(self, target: Target) -> bool:
+        """Return whether the cost of a reply is unknown unless the user's function states it or its tokens.
+
+        >>> free = Prices({"python:a:b": Rates(0, 0.0, 0.0, 0.0)})
+        >>> [each.needs_stated_cost(Target("python:a:b", "python", "a:b")) for each in (Prices(), free)]
+        [True, False]
+        """
+        return target.provider == FUNCTION_KIND and self.cost(target, None, Usage()) is None
+
     def may_cost(self, target: Target) -> bool:
         """Return whether a target costs or may cost money; an unknown price may, the user's own code never does.
 

@@ -34,7 +34,11 @@ def render_started(view: WatchDetailView) -> str:
         f"Instruments: {'; '.join(each.title for each in view.findings)}.",
         f"Measure a day: pramana drift check {_format_reference(view)}",
     ]
-    return "\n".join(wrap_text(each, other_prefix=_INDENT) for each in lines)
+    rendered = [wrap_text(each, other_prefix=_INDENT) for each in lines]
+    for warning in view.warnings:
+        sentence, *example = map(escape_control_characters, warning.splitlines())
+        rendered += [wrap_text(f"Warning: {sentence}", other_prefix=_INDENT), *example]
+    return "\n".join(rendered)
 
 
 def render_list(views: Sequence[WatchView]) -> str:

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Integer, cast, func, select
 
 from pramana.store.engine import StorePart
 from pramana.store.records import escape_text, unescape_text
-from pramana.store.schema import submission_series, submissions
+from pramana.store.schema import submission_days, submission_series, submissions
 from pramana.store.submissions import ANONYMOUS
 
 PromptCounts = Mapping[str, tuple[int, int]]
@@ -18,6 +18,13 @@ PromptCounts = Mapping[str, tuple[int, int]]
 
 class Contributors(StorePart):
     """The scored results of known suites that contributors with a token submitted."""
+
+    def read_state(self, model: str) -> tuple[int, int]:
+        """Return the numbers of days and of results of a model for known suites: both only grow."""
+        days = submission_days.c
+        query = select(func.count(), func.coalesce(func.sum(days.submissions), 0))
+        ((count, results),) = self._fetch_rows(query.where(days.verified.is_(True), days.model == escape_text(model)))
+        return int(count), int(results)
 
     def find_suite(self, model: str) -> str | None:
         """Return the hash of the suite with the most results of a model; None if there are none."""

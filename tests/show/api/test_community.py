@@ -14,10 +14,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pramana import clock
-from pramana.app import App
+from pramana.app import App, public_watches
 from pramana.show.api import make_app_without_gate
 from pramana.show.api.community import draw_model_badge
 from pramana.show.api.documentation import make_openapi_description
+from pramana.store.store import Store
 from pramana.store.submissions import Batch, PassCounts, Submission
 
 from .served import Client
@@ -434,6 +435,31 @@ def test_four_contributors_and_many_anonymous_results_decide_nothing(client: Cli
     submit_days(client, "anonymous", 40, lambda day: 0.95 if day < 31 else 0.0, prompts=4)
     found = client.get("/api/data/watch?model=m").data
     assert (found["level"], found["alarmStatistic"]) == ("collecting", 0.0)
+
+
+def test_the_public_watch_is_computed_once_until_a_result_of_the_model_is_submitted(
+    client_per_store: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, computed = client_per_store, list[str]()
+    compute = public_watches.compute_community_watch
+
+    def count_and_compute(store: Store, wanted: public_watches.CommunityWatchRequest) -> Any:
+        computed.append(wanted.model)
+        return compute(store, wanted)
+
+    monkeypatch.setattr(public_watches, "compute_community_watch", count_and_compute)
+    for number in range(5):
+        submit_days(client, f"t{number:08x}", 30, lambda _: 0.9, prompts=3)
+    first, again = (client.get("/api/data/watch?model=m").data for _ in range(2))
+    assert (first, computed) == (again, ["m"])
+    assert client.get(f"/api/data/watch?model=m&suite=sha256:{'a' * 64}").data == first
+    assert computed == ["m", "m"], "a suite that is named is another question"
+    for _ in range(3):
+        assert client.get("/api/data/watch?model=unknown").status == 404
+    assert computed == ["m", "m"], "names that nobody submitted are not looked up, nor cached"
+    submit_days(client, "t00000009", 30, lambda _: 0.9, prompts=3)
+    assert len(client.get("/api/data/watch?model=m").data["contributors"]) == 6
+    assert computed == ["m", "m", "m"]
 
 
 def test_the_public_watch_of_a_community_is_as_public_as_its_badges(secure_client: Client) -> None:

@@ -46,7 +46,7 @@ _SHARE, _BUDGET = ParsedText("parse_share", "share"), ParsedText("parse_budget",
 @click.command(
     cls=GroupedCommand,
     groups={
-        "Change": "--detect --watch --pass-rate --flips --day-sd --margin --instruments",
+        "Change": "--detect --watch --pass-rate --flips --day-sd --margin --instruments --baseline-days",
         "Cases": f"--cases --tier --suite {CASE_OPTION_NAMES}",
         "Cost": "--repeat --model --judge --budget",
         "Output": "--json",
@@ -100,6 +100,14 @@ _SHARE, _BUDGET = ParsedText("parse_share", "share"), ParsedText("parse_budget",
     type=click.IntRange(1, 100),
     metavar="N",
     help="Instruments of the watch",
+)
+@click.option(
+    "--baseline-days",
+    default=28,
+    show_default=True,
+    type=click.IntRange(14, 365),
+    metavar="N",
+    help="Days of the baseline of the watch",
 )
 @click.option("--budget", type=_BUDGET, metavar="AMOUNT", help="2USD, 2USD/day, 500calls or 500calls/day")
 @JSON_OPTION

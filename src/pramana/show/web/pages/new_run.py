@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, fields
 from nicegui import ui
 
-from pramana.analyse.numbers import pluralise
+from pramana.analyse.numbers import format_loss, pluralise
 from pramana.analyse.power import POWER, detectable_loss, fit_model
 from pramana.analyse.summary import KnownTotal
 from pramana.app.runs import create_run, estimate_run
@@ -57,8 +57,8 @@ SENT_AS_NULL_IF_EMPTY = [name for name, each in SAMPLING_FIELDS.items() if each.
 _FORM_PATHS_BY_FIELD = {each.name: published_field_name(each) for each in fields(RunRequest)}
 _FORM_PATHS_BY_FIELD |= {f"limits.{each.name}": f"limits.{published_field_name(each)}" for each in fields(Limits)}
 """The form path of each request field."""
-ASSUMED_PASS_RATE, MAX_PLANNED_CASES = 0.9, 2_000
-"""What is assumed of the model for what a run can show; with more cases, the answer takes seconds."""
+ASSUMED_PASS_RATE = 0.9
+"""What is assumed of the model for what a run can show."""
 EMPTY_NUMBER_VALUE = "none"
 """The value of an empty number field in the address."""
 
@@ -385,18 +385,21 @@ def _render_missing_choice(request: RunRequest) -> SafeHtml | None:
 
 @lru_cache(maxsize=256)
 def describe_detectable_loss(case_count: int, repeats: int) -> str:
-    """Return what a comparison with an earlier run of these cases can show; empty for very many cases.
+    """Return what a comparison with an earlier run of these cases can show; empty without cases.
 
     >>> describe_detectable_loss(75, 1)
     '75 cases × 1: a loss of 16 points would be found in 80 % of runs, if 90 % passed before.'
+    >>> describe_detectable_loss(1_000_000, 1)
+    '1,000,000 cases × 1: a loss of 0.2 points would be found in 80 % of runs, if 90 % passed before.'
     """
-    if not 0 < case_count <= MAX_PLANNED_CASES:
+    if case_count < 1:
         return ""
     loss = detectable_loss(fit_model(ASSUMED_PASS_RATE), case_count, repeats)
     size = f"{pluralise(case_count, 'case')} × {repeats:,}"
     if loss is None:
         return f"{size}: too few cases to find even a total loss in {100 * POWER:.0f} % of runs."
-    lost = f"a loss of {pluralise(math.ceil(100 * loss), 'point')}"
+    steps_per_point = 1 if loss > 0.01 else 10
+    lost = f"a loss of {format_loss(math.ceil(100 * steps_per_point * loss) / steps_per_point / 100)}"
     share, before = f"{100 * POWER:.0f} %", f"{100 * ASSUMED_PASS_RATE:.0f} %"
     return f"{size}: {lost} would be found in {share} of runs, if {before} passed before."
 

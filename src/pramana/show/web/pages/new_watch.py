@@ -173,10 +173,11 @@ class _WatchForm:
                 pass_rate=ASSUMED_PASS_RATE,
                 repeats=_to_int(self._repeats.value),
                 instruments=sum(chosen) or _MAX_INSTRUMENTS,
+                baseline_days=_to_int(self._days.value),
                 run=self._make_run(),
             )
             plan = await self._context.call(plan_detection, request)
-            shown = render_watch_plan(plan, _to_int(self._days.value))
+            shown = render_watch_plan(plan)
         except UseCaseRefused as error:
             shown = parts.render_refusal(error)
         if change_number == self._turn and not self._estimate.is_deleted:
@@ -188,14 +189,14 @@ def _to_int(value: float | None) -> int:
     return 0 if value is None else int(value)
 
 
-def render_watch_plan(plan: PlanView, baseline_days: int) -> SafeHtml:
+def render_watch_plan(plan: PlanView) -> SafeHtml:
     """Return what a day of a watch takes, from when on it can tell a change, and what it could see."""
     daily = plan.watch.spending_per_day
     cost = format_cost(KnownTotal(daily.cost_usd or 0.0, int(daily.cost_usd is None)))
     tiles = [
         ("Calls a day", f"{daily.calls:,}", pluralise(plan.cases, "case")),
         ("Cost a day", cost if plan.models else "–", None if plan.models else "name a model"),
-        ("Can tell after", pluralise(baseline_days, "day"), "the baseline"),
+        ("Can tell after", pluralise(plan.watch.baseline_days, "day"), "the baseline"),
     ]
     columns = (Column("Drop", is_row_header=True), Column("Notice", is_numeric=True), Column("Alarm", is_numeric=True))
     rows = (
