@@ -29,6 +29,7 @@ from pramana.hash import hash_case
 from pramana.model import Case, Reply, Result, ResultKey, Usage
 from pramana.providers import logprobs as provider_logprobs
 from pramana.providers.accounts import PassedFunctions
+from pramana.report.watches import render_started
 from pramana.request import Limits, RunRequest
 from pramana.run.accounts import ProviderAccess
 from pramana.run.engine import INTERRUPTED_BY_USER_REASON, Stop
@@ -181,12 +182,15 @@ def test_a_process_killed_after_any_commit_of_the_search_loses_and_doubles_nothi
     store: Store, days: DayClock, tmp_path: Path
 ) -> None:
     bench = Bench(store, days, concurrency=4, instruments=BORDERS)
-    calls, kills = tmp_path / "calls", 0
+    calls, kills, sittings = tmp_path / "calls", 0, []
+    calls.touch()
     while True:
+        stored, sent = _count_stored(bench), calls.stat().st_size
         child = os.fork()
         if child == 0:
             _measure_until_killed(bench, 2 + kills % 2, calls)
         _, status = os.waitpid(child, 0)
+        sittings.append((stored, calls.stat().st_size - sent))
         if os.waitstatus_to_exitcode(status) == 0:
             break
         assert os.waitstatus_to_exitcode(status) == 9
@@ -195,11 +199,16 @@ def test_a_process_killed_after_any_commit_of_the_search_loses_and_doubles_nothi
     assert purposes(bench) == ["batch", "search", "answers"]
     (day,) = store.watches.list_days(bench.watch)
     assert (day.status, day.answered) == ("measured", CASES)
-    search = store.runs.read(store.watches.list_runs(bench.watch)[1].run_id)
-    wanted = CASES + search.stored + DAILY_ANSWER_CALLS
-    assert wanted <= calls.stat().st_size <= wanted + 4 * kills  # a call in flight when it was killed is sent again
+    complete = _count_stored(bench)
+    assert CASES + DAILY_ANSWER_CALLS < complete <= CASES + SEARCH_CALLS + DAILY_ANSWER_CALLS
+    for stored, sent in sittings:
+        assert sent <= complete - stored, "a stored call was sent again"
     answers = [sum(each.answers.values()) for each in read_prompts(bench, "2026-03-01", "border")]
     assert answers == [DAILY_ANSWER_CALLS // MAX_PINNED_PROMPTS] * MAX_PINNED_PROMPTS
+
+
+def _count_stored(bench: Bench) -> int:
+    return sum(bench.store.runs.read(each.run_id).stored for each in bench.store.watches.list_runs(bench.watch))
 
 
 def _measure_until_killed(bench: Bench, commits: int, calls: Path) -> None:
@@ -259,6 +268,53 @@ def test_a_server_searches_and_sends_border_prompts_within_its_own_limits(store:
     assert (search.owner, search.limits["concurrency"], search.limits["max_cost_usd"]) == ("server", 3, 1.0)
     with pytest.raises(InvalidInput, match="can only be set on the server's machine"):
         start_watch(store, WatchRequest(run=RunRequest(models=("fake",), cases=make_cases(1))), reach)
+
+
+# ── Calls and cost ──
+
+
+def test_calls_and_cost_of_each_instrument_are_estimated_and_then_measured(
+    store: Store, days: DayClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    run = RunRequest(models=("gpt-4o-mini",), suite="v1.0", tier="cheap")
+    view = start_watch(store, WatchRequest(run=run, instruments=("pass_rate", "answers", "logprobs")))
+    cases, answers, tokens = view.calls
+    assert (cases.title, cases.instruments) == ("test cases", ("pass_rate_down", "pass_rate_up"))
+    assert (answers.calls, answers.first_day_calls, tokens.calls) == (DAILY_ANSWER_CALLS, SEARCH_CALLS, LOGPROB_PROMPTS)
+    for each in (cases.cost_usd, answers.cost_usd, answers.first_day_cost_usd, tokens.cost_usd):
+        assert each is not None
+        assert 0 < each < 0.05
+    shown = render_started(view)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "  192 calls, about $0.0124: answers (on the first day up to 192 more" in shown
+    assert f"  8 calls, about ${tokens.cost_usd:.4f}: logprobs" in shown
+
+    bench = Bench(store, days, instruments=BORDERS)
+    assert [(each.calls, each.cost_usd) for each in bench.view.calls] == [(CASES, None), (192, None)]
+    assert f"  {CASES} calls, price unknown: pass rate" in render_started(bench.view)
+    bench.model.cost_usd = 0.25
+    bench.measure(0)
+    cases, answers = bench.view.calls
+    assert (cases.calls, cases.cost_usd, cases.is_estimate) == (CASES, CASES / 4, False)
+    assert (answers.calls, answers.cost_usd) == (DAILY_ANSWER_CALLS, DAILY_ANSWER_CALLS / 4)
+    store.runs.delete(store.watches.list_runs(bench.watch)[2].run_id)
+    assert bench.view.calls[1].calls == 0
+
+
+def test_calls_of_cases_whose_file_is_gone_are_unknown(store: Store, tmp_path: Path) -> None:
+    suite = tmp_path / "suite.jsonl"
+    suite.write_text(
+        '{"id": "a", "input": "question", "ideal": "yes", "category": "factual", "assertion": {"type": "contains"}, '
+        '"metadata": {"difficulty": "easy", "tokens_est": 9}}\n',
+        encoding="utf-8",
+    )
+    view = start_watch(store, WatchRequest(run=RunRequest(models=("fake",), paths=(suite,)), instruments=("length",)))
+    assert [(each.calls, each.cost_usd) for each in view.calls] == [(1, 0.0)]
+    suite.unlink()
+    gone = read_watch(store, store.watches.read(view.id))
+    assert [(each.calls, each.cost_usd) for each in gone.calls] == [(None, None)]
+    assert "unknown (the cases or the model cannot be read here): length" in render_started(gone)
 
 
 # ── Logprobs ──

@@ -34,26 +34,26 @@ def render_started(view: WatchDetailView) -> str:
     lines = [
         f"Watch {view.id}: {escape_control_characters(view.model)}, with a baseline of {view.baseline_days} days.",
         f"Instruments: {'; '.join(each.title for each in view.findings)}.",
-        *_render_calls(view),
-        f"Measure a day: pramana drift check {_format_reference(view)}",
     ]
-    return "\n".join(wrap_text(each, other_prefix=_INDENT) for each in lines)
+    next_step = f"Measure a day: pramana drift check {_format_reference(view)}"
+    wrapped = [wrap_text(each, other_prefix=_INDENT) for each in (*lines, next_step)]
+    return "\n".join((*wrapped[:-1], *_render_calls(view), wrapped[-1]))
 
 
 def _render_calls(view: WatchDetailView) -> Iterator[str]:
     """Yield what the instruments take a day: in calls, and in cost where it is known."""
+    yield "Calls and cost a day:"
     for each in view.calls:
-        names = ", ".join(name_instrument_groups(each.instruments)) or "no instrument"
-        of = names if each.title in each.instruments else f"the {each.title} ({names})"
-        if each.calls is None:
-            yield f"Calls a day for {of}: not known here."
-            continue
+        names = ", ".join(name_instrument_groups(each.instruments)) or "test cases, which no instrument uses"
+        taken = "unknown (the cases or the model cannot be read here)"
+        if each.calls is not None:
+            cost = _format_call_cost(each.cost_usd, is_estimate=each.is_estimate)
+            taken = f"{pluralise(each.calls, 'call')}, {cost}"
         search = ""
         if each.first_day_calls:
             cost = _format_call_cost(each.first_day_cost_usd, is_estimate=each.is_estimate)
-            search = f", and up to {each.first_day_calls:,} once to find its prompts, {cost}"
-        cost = _format_call_cost(each.cost_usd, is_estimate=each.is_estimate)
-        yield f"Calls a day for {of}: {each.calls:,}, {cost}{search}."
+            search = f" (on the first day up to {each.first_day_calls:,} more, {cost}, to find its prompts)"
+        yield wrap_text(f"{taken}: {names}{search}", _COLUMNS, _INDENT, 2 * _INDENT)
 
 
 def _format_call_cost(cost_usd: float | None, *, is_estimate: bool) -> str:
@@ -98,8 +98,7 @@ def _render_report_lines(view: WatchReportView) -> Iterator[str]:
     stopped = f", stopped {watch.stopped_at[:10]}" if watch.stopped_at else ""
     yield wrap_text(f"Watch {watch.id}{name}: {escape_control_characters(watch.model)}{stopped}", other_prefix=_INDENT)
     yield from _render_days(watch)
-    for each in _render_calls(watch):
-        yield wrap_text(each, other_prefix=_INDENT)
+    yield from _render_calls(watch)
     for each in view.reported_changes:
         yield wrap_text(escape_control_characters(each), other_prefix=_INDENT)
     yield ""
