@@ -108,6 +108,23 @@ def test_an_interrupted_search_is_continued_and_sends_nothing_twice(store: Store
     assert len(read_prompts(bench, "2026-03-01", "border")) == MAX_PINNED_PROMPTS
 
 
+def test_a_search_that_is_deleted_before_its_day_ends_is_not_repeated(store: Store, days: DayClock) -> None:
+    bench, stop = Bench(store, days, instruments=BORDERS, concurrency=1), Stop()
+    bench.model.on_call = lambda calls: stop(INTERRUPTED_BY_USER_REASON) if calls == CASES + SEARCH_CALLS + 9 else None
+    assert bench.measure(0, stop).day.status == "measuring"
+    _, search, answers = store.watches.list_runs(bench.watch)
+    store.runs.delete(search.run_id)
+    bench.measure(0)
+    bench.measure(1)
+    assert purposes(bench) == ["batch", "answers", "batch", "answers"]
+    assert store.watches.list_runs(bench.watch)[1] == answers
+    first, second = (
+        [(each.case, each.planned) for each in read_prompts(bench, f"2026-03-0{day}", "border")] for day in (1, 2)
+    )
+    assert len(first) == MAX_PINNED_PROMPTS
+    assert first == second
+
+
 def test_a_model_that_always_answers_the_same_has_no_border_prompts_and_is_watched_without(
     store: Store, days: DayClock
 ) -> None:

@@ -61,8 +61,11 @@ class PinnedPrompts(Struct, frozen=True):
     answer_length: int
     repeats: int
     search_calls: int = 0
-    """The calls of the search; 0: the prompts were not searched."""
+    """The calls of the search, known until its prompts were sent, and for good where it found none."""
     search_day: str | None = None
+    """The day of the search, known as long as its calls."""
+    is_fixed_set: bool = False
+    """Whether the period began before there was a search; its basis keeps no prompts."""
 
     def to_plain(self) -> dict[str, Any]:
         """Return what the basis of a period keeps."""
@@ -174,7 +177,9 @@ def find_pinned_prompts(store: Store, watch: Watch, day: str) -> PinnedPrompts |
         return known
     days = {each.day: each for each in store.watches.list_days(watch, period)}
     if "border_prompts" in basis or any(_FIXED_SET_MARK in (each.features or "") for each in days.values()):
-        return PinnedPrompts(make_border_cases(), FIXED_ANSWER_LENGTH, FIXED_ANSWERS)
+        return PinnedPrompts(make_border_cases(), FIXED_ANSWER_LENGTH, FIXED_ANSWERS, is_fixed_set=True)
+    if sent := find_day_run(store, watch, day, "answers"):  # what this day has sent, whatever became of its search
+        return _pin(tuple(store.cases.iterate(sent)), sent.plan.parameters["max_tokens"], 0, None)
     for linked in reversed(store.watches.list_runs(watch)):
         if linked.purpose != "search" or linked.day not in days:
             continue
@@ -210,7 +215,7 @@ def read_side_features(store: Store, watch: Watch, day: str) -> SideFeatures:
     basis: dict[str, Any] = {}
     if "answers" in watch.instruments:
         pinned = find_pinned_prompts(store, watch, day)
-        if pinned is not None and pinned.search_calls:
+        if pinned is not None and not pinned.is_fixed_set:
             basis["border_search"] = pinned.to_plain()
         if run := find_day_run(store, watch, day, "answers"):
             cases, results = read_run(store, run)
