@@ -25,7 +25,7 @@ from pramana.run.engine import INTERRUPTED_BY_USER_REASON, Stop
 from pramana.store import open_store
 from pramana.store.store import Store
 from pramana.watch_request import WatchRequest
-from pramana.watching import ANSWERS_PER_PROMPT, DayMeasurement, decode_features, explain_new_period, measure_day
+from pramana.watching import DayMeasurement, explain_new_period, measure_day
 
 from .stores import home_store
 
@@ -296,36 +296,6 @@ def _measure_until_killed(bench: Bench, day: int, commits: int, calls: Path) -> 
         os._exit(code)
 
 
-# ── Border prompts ──
-
-
-def test_border_prompts_are_a_second_run_of_the_day_within_its_budget(store: Store, days: DayClock) -> None:
-    bench = Bench(store, days, instruments=("pass_rate", "answers"), budget_usd_per_day=100.0, concurrency=1)
-    stop = Stop()
-    bench.model.on_call = lambda calls: stop(INTERRUPTED_BY_USER_REASON) if calls == CASES + 5 else None
-    assert bench.measure(0, stop).day.status == "measuring"
-    day = bench.measure(0).day
-    assert (day.status, day.planned, day.answered) == ("measured", CASES, CASES)
-    assert bench.model.calls == CASES + 24 * ANSWERS_PER_PROMPT
-    assert [each.purpose for each in store.watches.list_runs(bench.watch)] == ["batch", "answers"]
-    borders = [each for each in decode_features(day.features).prompts if each.variant == "border"]
-    assert len(borders) == 24
-    assert {sum(each.answers.values()) for each in borders} == {ANSWERS_PER_PROMPT}
-    assert [each.collected_days for each in bench.view.findings] == [1, 1, 1]
-    bench.model.cost_usd = 5.0  # the cases use up the budget of the day
-    day = bench.measure(1).day
-    assert (day.status, len(decode_features(day.features).prompts)) == ("measured", CASES)
-
-
-def test_border_prompts_are_refused_where_they_cannot_be_sent(store: Store) -> None:
-    for run, reach in (
-        (RunRequest(models=("fake-voice",), scenarios=None, paths=(Path("library:"),)), ProviderAccess()),
-        (RunRequest(models=("fake",), suite="v1.0", tier="cheap"), ProviderAccess(is_for_other_users=True)),
-    ):
-        with pytest.raises(InvalidInput, match="instruments: border prompts are sent"):
-            start_watch(store, WatchRequest(run=run, instruments=("answers",)), reach)
-
-
 # ── Periods ──
 
 
@@ -366,6 +336,10 @@ def test_new_periods_name_what_changed() -> None:
     assert explain_new_period(None, before) is None
     changed = {**before, "plan": {"parameters": {"seed": 2}, "targets": ["b"]}}
     assert explain_new_period(before, changed) == "the parameters changed, the model or its address changed"
+    prompts = {**before, "border_prompts": {"cases": "y"}, "logprob_prompts": {"cases": "z"}}
+    assert explain_new_period(before, prompts) is None
+    others = {**prompts, "border_prompts": {"cases": "o"}, "logprob_prompts": {"cases": "o"}}
+    assert explain_new_period(prompts, others) == "the border prompts changed, the prompts for logprobs changed"
     versions = {**before, "checks": {"contains": ["2"], "judge": ["1"]}}
     assert explain_new_period(before, versions) == "the check contains has another version"
 

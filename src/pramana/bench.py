@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from pramana import settings
+from pramana.border_search import stream_search
 from pramana.errors import AlreadyRunning, BudgetSpent, InvalidInput, PramanaError, ProviderError, Stopped
 from pramana.hash import RecordDigester, hash_result
 from pramana.model import (
@@ -150,8 +151,8 @@ async def execute(
             accounts = await stack.enter_async_context(opened)
             scorers = open_scorers(run.plan, accounts, prices, limits, reach)
             stack.callback(scorers.close)
-            if run.plan.pairing:
-                stream = stream_pairs(store, run, accounts, stop)
+            if run.plan.pairing or run.plan.search:
+                stream = (stream_pairs if run.plan.pairing else stream_search)(store, run, accounts, stop)
             else:
                 stream = stream_results(_make_pools(store, run, accounts, stop, reach, scorers), stop, window)
         except PramanaError as error:
@@ -425,7 +426,7 @@ def _record_end(
     if lease.is_lost:
         return  # the process that took the lease records the end
     now = store.runs.read(run.id)
-    complete = now.stored >= now.expected
+    complete = now.stored >= now.expected or (run.plan.search is not None and not stop)
     if not complete:
         stop(f"{now.expected - now.stored:,} results are missing for an unknown reason")
     known = now.notes

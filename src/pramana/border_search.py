@@ -3,21 +3,55 @@
 It takes functions that send one candidate each, and the most calls that it may make; it returns the prompts as ordinary
 cases, tagged `border`. The replies of the search are used for nothing else: a test that counted them would favour the
 prompts that differed by chance. Limits, retries and cost are those of the functions.
+
+A search of one endpoint is also a run of its own, as a watch needs it: `stream_search` sends what the run still lacks,
+and `choose_border_prompts` returns what its stored results say. A search that was killed is continued, and sends no
+stored call again.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import Struct
 
-from pramana.analyse.border_prompts import MAX_BORDER_PROMPTS, make_border_cases, rank_by_entropy, read_answer
-from pramana.model import Ask, Case, Reply, Request, Turn
+from pramana.analyse.border_prompts import (
+    BORDER_TAG,
+    MAX_BORDER_PROMPTS,
+    make_border_cases,
+    rank_by_entropy,
+    rank_by_expected_shift,
+    read_answer,
+)
+from pramana.errors import PramanaError, ProviderError, Stopped
+from pramana.hash import RecordDigester, hash_case, hash_result
+from pramana.model import (
+    Ask,
+    Case,
+    Check,
+    Failure,
+    Outcome,
+    Plan,
+    PromptSearch,
+    Reply,
+    Request,
+    Result,
+    ResultKey,
+    Run,
+    Turn,
+)
 from pramana.providers.logprobs import read_first_token_logprobs
+from pramana.run.accounts import RunClients
+from pramana.run.asking import TextClient
+from pramana.run.engine import Stop
+from pramana.store.store import Store
 
 ANSWER_LENGTHS = (1, 16)
 """Max output tokens, tried in this order: some models take no fewer than 16."""
+ANSWERS_BEFORE_CHOICE = 4
+"""Answers to each candidate before those whose answers vary most are sent further calls."""
 CALLS_AT_ONCE = 4
 PROMPTS_WITH_LOGPROBS = 4
 """Where logprobs are offered, as many prompts are kept, even if their answers do not vary: a few prompts, each sent
@@ -25,12 +59,15 @@ often, show a shift of logprobs soonest."""
 SendCandidate = Callable[[Case, int, Mapping[str, Any]], Awaitable[Reply | None]]
 """Sends a candidate: the case, the number of the call with it, and the parameters; None for a call that failed."""
 
+RankPrompts = Callable[[Mapping[str, Counter[str]]], list[str]]
+"""Returns the prompts whose answers vary, the best ones first, from the answers to each."""
+
 
 class BorderSearch(Struct, frozen=True):
     """The border prompts, and what the search took."""
 
     cases: tuple[Case, ...]
-    """Those whose answers vary most first."""
+    """The best ones first: those whose answers vary most, unless they were ranked otherwise."""
     parameters: Mapping[str, Any]
     """The parameters with which the prompts are sent."""
     calls: int
@@ -57,8 +94,9 @@ async def find_border_prompts(
     *,
     max_prompts: int = MAX_BORDER_PROMPTS,
     seed: int = 0,
+    rank: RankPrompts = rank_by_entropy,
 ) -> BorderSearch:
-    """Return the candidates whose answers vary most, over all endpoints together, within a number of calls.
+    """Return the candidates whose answers vary most, or are first in `rank`, within a number of calls.
 
     Every call sends another seed, since a fixed seed would fix the answer. The length of an answer in `parameters`, if
     any, is replaced by one token, or by a few where a model refuses one or answers nothing.
@@ -74,11 +112,11 @@ async def find_border_prompts(
     wanted: Sequence[Case] = candidates
     while search.has_room_for(wanted):
         await search.send_round(wanted)
-        if search.rounds > 1:
-            ranked = rank_by_entropy({each.id: search.answers[each.id] for each in candidates})
+        if search.rounds * len(sends) >= ANSWERS_BEFORE_CHOICE:
+            ranked = rank({each.id: search.answers[each.id] for each in candidates})
             by_id = {each.id: each for each in candidates}
             wanted = [by_id[each] for each in ranked[: 2 * max_prompts]] or wanted
-    ranked = rank_by_entropy(search.answers)[:max_prompts]
+    ranked = rank(search.answers)[:max_prompts]
     varying_count, has_logprobs = len(ranked), search.has_logprobs
     if has_logprobs:
         ranked = [*ranked, *(each.id for each in candidates if each.id not in ranked)][:PROMPTS_WITH_LOGPROBS]
@@ -149,3 +187,134 @@ class _Search:
             async with self._slots:
                 replies.append(await send(case, repeat, {**self.parameters, "seed": self._seed + repeat}))
         return replies
+
+
+# ── A search as a stored run ──
+
+
+def stream_search(store: Store, run: Run, accounts: RunClients, stop: Stop) -> AsyncGenerator[list[Result]]:
+    """Return the results of a run that searches border prompts, each in a batch of its own, until it is complete.
+
+    Raises at once if the endpoint cannot be used, before anything is sent.
+    """
+    plan, (target,) = run.plan, run.plan.targets
+    assert plan.search is not None  # noqa: S101 - the run of a search has one
+    accounts.refuse_missing_parameters(target, plan.parameters)
+    return _stream_results(store, run, plan.search, accounts.get_text_client(target), stop)
+
+
+async def _stream_results(
+    store: Store, run: Run, search: PromptSearch, client: TextClient, stop: Stop
+) -> AsyncGenerator[list[Result]]:
+    stored = await asyncio.to_thread(lambda: {each.key: each for _, each in store.results.iterate(run.id)})
+    calls = _StoredSearch(run.plan, search, stored, client, stop)
+    working = asyncio.create_task(calls.run())
+    try:
+        while batch := await calls.batches.get():
+            yield batch
+        await working
+        stop.raise_interrupt()
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
+@dataclass(slots=True)
+class _StoredSearch:
+    """The calls of a search whose results are stored, until it ends."""
+
+    plan: Plan
+    search: PromptSearch
+    stored: Mapping[ResultKey, Result]
+    """Results of earlier sittings: what was sent once is not sent again."""
+    client: TextClient
+    stop: Stop
+    batches: asyncio.Queue[list[Result]] = field(default_factory=asyncio.Queue)
+    """New results; an empty list is the end."""
+
+    async def run(self) -> None:
+        """Send candidates until the calls are spent; a search that ends without a stop is complete."""
+        try:
+            await find_border_prompts(
+                [self._send],
+                self.search.max_calls,
+                self.plan.parameters,
+                max_prompts=self.search.max_prompts,
+                seed=self.search.seed,
+                rank=rank_by_expected_shift,
+            )
+        except Stopped:
+            pass
+        except PramanaError as error:
+            self.stop(str(error), error)
+        except KeyboardInterrupt as error:  # of a user's function; out of a task, it would end the event loop
+            self.stop.interrupt(error)
+        finally:
+            self.batches.put_nowait([])
+
+    async def _send(self, case: Case, repeat: int, parameters: Mapping[str, Any]) -> Reply | None:
+        if self.stop:
+            raise Stopped(str(self.stop.reason))
+        (target,) = self.plan.targets
+        digest = hash_case(case)
+        key = ResultKey(digest, target.typed, "text", repeat)
+        if key in self.stored:
+            return self.stored[key].reply
+        system = (Turn("system", self.plan.system_prompt),) if self.plan.system_prompt else ()
+        try:
+            reply = await self.client(Request(target.model, system + case.turns, parameters, "case", repeat))
+        except ProviderError as error:
+            if error.fatal:
+                raise
+            failed = Result(key, case.id, None, Failure(error.code, str(error)), (), None, None)
+            self.batches.put_nowait([failed])
+            return None
+        except KeyboardInterrupt as error:
+            self.stop.interrupt(error)
+            raise Stopped(str(self.stop.reason)) from None
+        record = RecordDigester(
+            model=target.typed, parameters=parameters, suite_hash="", system_prompt=self.plan.system_prompt
+        )
+        hashed = hash_result(target.model, case.id, reply.text)
+        check = make_border_check()
+        self.batches.put_nowait([Result(key, case.id, reply, None, (check,), hashed, record(digest, reply.text, ()))])
+        return reply
+
+
+def make_border_check() -> Check:
+    """Return the check of a reply to a border prompt, which has no verdict."""
+    return Check(BORDER_TAG, "1", Outcome.UNSCORED, "a border prompt has no right answer", decides=False)
+
+
+class FoundPrompts(Struct, frozen=True):
+    """What the stored results of a complete search say."""
+
+    cases: tuple[Case, ...]
+    """The border prompts, those first that would show a small change best; empty if there are none."""
+    answer_length: int
+    """The most output tokens of an answer."""
+    calls: int
+
+
+def choose_border_prompts(results: Iterable[Result], max_prompts: int) -> FoundPrompts | None:
+    """Return the border prompts that the results of a complete search show; None if no call was answered.
+
+    It chooses by the expected shift, as the search of a watch does, and needs nothing but the results.
+    """
+    candidates = {hash_case(each): each for each in make_border_cases()}
+    answers: dict[str, dict[int, str]] = {digest: {} for digest in candidates}
+    calls = 0
+    for each in results:
+        calls += 1
+        if each.reply is not None and each.key.case in answers:
+            answers[each.key.case][each.key.repeat] = read_answer(each.reply.text)
+    if not any(answers.values()):
+        return None
+    tried = answers[next(iter(candidates))]  # the first candidate finds the length, before any other is sent
+    attempt = next((number for number in range(len(ANSWER_LENGTHS)) if tried.get(number)), None)
+    if attempt is None:
+        return FoundPrompts((), ANSWER_LENGTHS[-1], calls)
+    for number in range(attempt):
+        tried.pop(number, None)
+    ranked = rank_by_expected_shift({digest: Counter(found.values()) for digest, found in answers.items()})
+    return FoundPrompts(tuple(candidates[each] for each in ranked[:max_prompts]), ANSWER_LENGTHS[attempt], calls)

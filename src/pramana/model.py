@@ -427,6 +427,15 @@ class Pairing(Struct, frozen=True):
     """The parameters of border prompts; other prompts are sent with the parameters of the plan."""
 
 
+class PromptSearch(Struct, frozen=True):
+    """The design of a search for border prompts: which of its cases are sent again is decided by the answers so far."""
+
+    seed: int
+    """Each call with a prompt sends the seed after that of the call before."""
+    max_calls: int
+    max_prompts: int
+
+
 class Plan(Struct, frozen=True):
     """Everything that defines a run: enough to resume it, and to decide whether two runs are comparable."""
 
@@ -463,6 +472,8 @@ class Plan(Struct, frozen=True):
 
     pairing: Pairing | None = None
     """How calls are paired in a test of two endpoints; None for an ordinary run."""
+    search: PromptSearch | None = None
+    """How a watch searches its border prompts; None for an ordinary run."""
 
 
 class JudgeCalibration(Struct, frozen=True):

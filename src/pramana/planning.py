@@ -36,7 +36,7 @@ from pramana.errors import (
 from pramana.hash import hash_case
 from pramana.load import CaseSources, is_built_in_scenario_path, path_exists
 from pramana.load.scenario import parse_scenario_or_errors
-from pramana.model import Case, Plan, PlannedScorer, Run, Target, Usage
+from pramana.model import Case, Plan, PlannedScorer, PromptSearch, Run, Target, Usage
 from pramana.providers.kinds import CODE_RUNNING_KINDS, VARIABLES_BY_KIND
 from pramana.providers.names import is_voice_agent, resolve_embedder, resolve_target
 from pramana.providers.prices import Prices
@@ -62,14 +62,18 @@ def create_run(
     warn: Callable[[Sequence[Problem]], object] | None = None,
     holder: str | None = None,
     hook: RunHook | None = None,
+    built_in_cases: tuple[Case, ...] = (),
+    search: PromptSearch | None = None,
 ) -> Run:
     """Check a request and store its run. `bench.execute` executes it, or a server does for its users.
 
     `warn` is called with the warnings about the files. `holder` is a process that executes the run at once, and `hook`
-    stores what belongs to it, in the same transaction.
+    stores what belongs to it, in the same transaction. `built_in_cases` are cases of this program, which a request of a
+    server's user cannot name; the run searches border prompts among them if `search` says how.
     """
     reach = reach or ProviderAccess()
-    chosen, plan = plan_with_cases(store, request, reach)
+    chosen, plan = plan_with_cases(store, request, reach, built_in_cases=built_in_cases)
+    plan = replace(plan, search=search)
     if not reach.is_for_other_users and _uses_embedded_model(plan):
         from pramana.embedded.language import require_runtime
 
@@ -102,9 +106,15 @@ def make_plan(store: Store, request: RunRequest, reach: ProviderAccess | None = 
     return plan_with_cases(store, request, reach or ProviderAccess())[1]
 
 
-def estimate(store: Store, request: RunRequest, reach: ProviderAccess | None = None) -> Estimate:
+def estimate(
+    store: Store,
+    request: RunRequest,
+    reach: ProviderAccess | None = None,
+    *,
+    built_in_cases: tuple[Case, ...] = (),
+) -> Estimate:
     """Return the estimate for a run; nothing is stored or sent to a model."""
-    chosen, plan = plan_with_cases(store, request, reach or ProviderAccess())
+    chosen, plan = plan_with_cases(store, request, reach or ProviderAccess(), built_in_cases=built_in_cases)
     prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
     called = {each.typed: is_voice_agent(each) for each in (*plan.targets, *plan.judges)}
 
@@ -140,7 +150,12 @@ def forecast_run_judging(store: Store, run: Run) -> JudgingForecast:
 
 
 def plan_with_cases(
-    store: Store, request: RunRequest, reach: ProviderAccess, *, may_repeat_models: bool = False
+    store: Store,
+    request: RunRequest,
+    reach: ProviderAccess,
+    *,
+    may_repeat_models: bool = False,
+    built_in_cases: tuple[Case, ...] = (),
 ) -> "tuple[CaseSelection, Plan]":
     """Return the cases and the plan of a checked request; nothing is stored."""
     request.check()
@@ -148,7 +163,7 @@ def plan_with_cases(
         _refuse_local_only_fields(request)
     else:
         _refuse_leaked_keys(request)
-    chosen = _choose_cases(store, request)
+    chosen = CaseSelection(store, None, None, built_in_cases) if built_in_cases else _choose_cases(store, request)
     reach = with_registered_providers(store, reach)
     targets = tuple(_attach_agent_description(resolve_model(model, reach)) for model in request.models)
     if not may_repeat_models:

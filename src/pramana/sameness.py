@@ -24,7 +24,7 @@ from pramana.analyse.border_prompts import BORDER_TAG, MAX_BORDER_PROMPTS, make_
 from pramana.analyse.endpoints import Answered, CallPair, EndpointTest
 from pramana.analyse.numbers import pluralise
 from pramana.assertions import check_output
-from pramana.border_search import find_border_prompts
+from pramana.border_search import find_border_prompts, make_border_check
 from pramana.errors import InvalidInput, PramanaError, ProviderError, Stopped, quote_text
 from pramana.hash import RecordDigester, hash_case, hash_result
 from pramana.model import (
@@ -380,7 +380,7 @@ def _make_check(case: Case, reply: Reply) -> Check:
     if case.assertion and _is_offline(case):
         return check_output(case.assertion, reply.text, case.ideals)
     if is_border(case):
-        return Check(BORDER_TAG, "1", Outcome.UNSCORED, "a border prompt has no right answer", decides=False)
+        return make_border_check()
     return Check("same", "1", Outcome.UNSCORED, "a test of two endpoints uses no judge", decides=False)
 
 

@@ -6,11 +6,9 @@ call. So a process that is killed anywhere leaves a day that the next call conti
 its budget, and no alert is lost or raised twice.
 """
 
-import hashlib
-import json
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace as replaced
 from typing import Any
 
@@ -19,21 +17,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pramana import settings
-from pramana.analyse.border_prompts import make_border_cases
-from pramana.analyse.features import list_check_versions, make_border_days, make_features
+from pramana.analyse.features import make_features
 from pramana.analyse.instruments import DayFeatures, FeatureDay, is_day_usable
 from pramana.analyse.watch import InstrumentFinding, decide_period, find_highest_level
 from pramana.bench import WatchProgress, execute
+from pramana.day_runs import (
+    SIDE_PURPOSES,
+    design_day_run,
+    find_day_run,
+    make_basis,
+    make_day_request,
+    read_run,
+    read_side_features,
+)
 from pramana.errors import NotFound, StateConflict
-from pramana.hash import hash_case
-from pramana.model import Plan, Result, Run
+from pramana.model import Run
 from pramana.planning import create_run
-from pramana.request import Limits, RunRequest
+from pramana.request import Limits
 from pramana.run.accounts import ProviderAccess
 from pramana.run.asking import UNKNOWN_COST_REASON
 from pramana.run.engine import Stop
 from pramana.store.queue import make_process_name
-from pramana.store.records import plan_to_plain
 from pramana.store.store import Store
 from pramana.store.watches import EndedDay, NewAlert, RunPurpose, Watch, WatchDay, WatchPeriod, find_today
 
@@ -42,8 +46,6 @@ UNKNOWN_COST = (
     "the cost of a reply is unknown, and the day has a budget; set the price of the model, or let the function state "
     "the cost"
 )
-ANSWERS_PER_PROMPT, MAX_ANSWER_TOKENS = 8, 16
-"""Calls a day with each of the 24 border prompts, and the tokens of an answer: some models take no fewer than 16."""
 _MAX_DECISIONS = 5
 """Attempts to decide a day while other processes end earlier ones."""
 
@@ -86,18 +88,34 @@ async def measure_day(
             raise
         return DayMeasurement(day)
     run, is_over = await _continue_run(store, watch, today, run, progress, stop, reach, is_claimed=is_claimed)
-    answers = None
-    if is_over and "answers" in watch.instruments and remaining_budget(store, watch, today) > 0:
-        answers, is_claimed = _find_or_create_run(store, watch, today, reach, "answers")
-        answers, is_over = await _continue_run(
-            store, watch, today, answers, progress, stop, reach, is_claimed=is_claimed
-        )
+    last = run
+    for purpose in SIDE_PURPOSES:
+        if not is_over or remaining_budget(store, watch, today) <= 0:
+            break
+        last, is_over = await _send_side_run(store, watch, today, purpose, last, progress, stop, reach)
     day = store.watches.find_day(watch, today)
     if day is None:
         raise NotFound(f"{today} of watch {watch.shown_name} was deleted while it was measured")
     if not is_over:
-        return DayMeasurement(day, answers or run, stop.error)
-    return DayMeasurement(_end_day(store, watch, day, run, answers), run)
+        return DayMeasurement(day, last, stop.error)
+    return DayMeasurement(_end_day(store, watch, day, run), run)
+
+
+async def _send_side_run(
+    store: Store,
+    watch: Watch,
+    day: str,
+    purpose: RunPurpose,
+    last: Run,
+    progress: WatchProgress | None,
+    stop: Stop,
+    reach: ProviderAccess,
+) -> tuple[Run, bool]:
+    """Send a run beside that of the cases, if the day has one; return it or the last one, and whether it is over."""
+    if find_day_run(store, watch, day, purpose) is None and not design_day_run(store, watch, day, purpose, reach):
+        return last, True
+    run, is_claimed = _find_or_create_run(store, watch, day, reach, purpose)
+    return await _continue_run(store, watch, day, run, progress, stop, reach, is_claimed=is_claimed)
 
 
 async def _continue_run(
@@ -159,9 +177,9 @@ def settle_past_days(store: Store, watch: Watch) -> None:
     today = find_today()
     for day in store.watches.list_days(watch):
         if day.status == "measuring" and day.day < today:
-            runs = [_find_run(store, watch, day.day, purpose) for purpose in ("batch", "answers")]
+            runs = [find_day_run(store, watch, day.day, purpose) for purpose in ("batch", *SIDE_PURPOSES)]
             if not any(each and each.status == "running" and each.holder for each in runs):
-                _end_day(store, watch, day, *runs)
+                _end_day(store, watch, day, runs[0])
 
 
 def _restrict_reach(watch: Watch, reach: ProviderAccess) -> ProviderAccess:
@@ -172,44 +190,28 @@ def _restrict_reach(watch: Watch, reach: ProviderAccess) -> ProviderAccess:
     return replaced(reach, is_for_other_users=True, allow_private_addresses=allowed)
 
 
-def _find_run(store: Store, watch: Watch, day: str, purpose: RunPurpose) -> Run | None:
-    """Return the stored run of a day's cases, or of its border prompts."""
-    linked = [each.run_id for each in store.watches.list_runs(watch, day) if each.purpose == purpose]
-    return store.runs.read(linked[-1]) if linked else None
-
-
 def _find_or_create_run(
     store: Store, watch: Watch, day: str, reach: ProviderAccess, purpose: RunPurpose = "batch"
 ) -> tuple[Run, bool]:
-    """Return the run of a day's cases, and whether this process has just created and claimed it."""
-    run = _find_run(store, watch, day, purpose)
+    """Return the run of a day for one purpose, and whether this process has just created and claimed it."""
+    run = find_day_run(store, watch, day, purpose)
     if run is not None:
         return run, False
-    tie_break = random.SystemRandom().uniform(-0.5, 0.5)
-    hook = store.watches.make_claim(watch, day, purpose, tie_break)
-    request = make_day_request(watch, day) if purpose == "batch" else make_answers_request(watch, day)
-    return create_run(store, request, reach, watch.creator, holder=make_process_name(), hook=hook), True
-
-
-def make_day_request(watch: Watch, day: str) -> RunRequest:
-    """Return the request for the run of a day."""
-    limits = replace(watch.request.limits, max_cost_usd=watch.budget_usd_per_day)
-    return replace(watch.request, name=f"{watch.shown_name} {day}"[-100:], limits=limits, cache=False)
-
-
-def make_answers_request(watch: Watch, day: str) -> RunRequest:
-    """Return the request for the border prompts of a day: sampled, so that their answers have a distribution."""
-    return RunRequest(
-        models=watch.request.models,
-        cases=make_border_cases(),
-        repeats=ANSWERS_PER_PROMPT,
-        system_prompt=watch.request.system_prompt,
-        temperature=1.0,
-        seed=None,
-        max_tokens=MAX_ANSWER_TOKENS,
-        name=f"{watch.shown_name} {day} (border prompts)"[-100:],
-        limits=replace(watch.request.limits, max_cost_usd=watch.budget_usd_per_day),
+    design = design_day_run(store, watch, day, purpose, reach)
+    if design is None:
+        raise StateConflict(f"{day} of watch {watch.shown_name} has no run of its {purpose}")
+    hook = store.watches.make_claim(watch, day, purpose, random.SystemRandom().uniform(-0.5, 0.5))
+    run = create_run(
+        store,
+        design.request,
+        reach,
+        watch.creator,
+        holder=make_process_name(),
+        hook=hook,
+        built_in_cases=design.cases,
+        search=design.search,
     )
+    return run, True
 
 
 def _make_limits(store: Store, watch: Watch, day: str, run_id: str) -> Limits | None:
@@ -231,29 +233,23 @@ def _is_run_over(run: Run) -> bool:
 # ── From the results of a run to the decision of a day ──
 
 
-def _end_day(store: Store, watch: Watch, day: WatchDay, run: Run | None, answers_run: Run | None = None) -> WatchDay:
+def _end_day(store: Store, watch: Watch, day: WatchDay, run: Run | None) -> WatchDay:
     """Store the features, the decision and the alerts of a day."""
     if run is None:
         ended = EndedDay(status="missing", reason="no call was made")
         return store.watches.end_day(watch, day.day, ended)
-    results = [result for _, result in store.results.iterate(run, scoring=0, with_raw=False)]
-    cases = {hash_case(case): case for case in store.cases.iterate(run)}
-    features, borders = make_features(cases, run.plan.variants, run.plan.repeats, results), None
+    cases, results = read_run(store, run)
+    features = make_features(cases, run.plan.variants, run.plan.repeats, results)
     planned, answered = (sum(getattr(each, name) for each in features.prompts) for name in ("planned", "answered"))
     counts = {"planned": planned, "answered": answered}
-    if answers_run is not None:
-        borders = {hash_case(case): case for case in store.cases.iterate(answers_run)}
-        replies = (result for _, result in store.results.iterate(answers_run, scoring=0, with_raw=False))
-        answered_borders = make_border_days(borders, answers_run.plan.repeats, replies)
-        features = replace(features, prompts=(*features.prompts, *answered_borders))
+    beside = read_side_features(store, watch, day.day)
+    features = replace(features, prompts=(*features.prompts, *beside.prompts))
     encoded = msgspec.json.encode(features).decode()
     if not is_day_usable(features):
         reason = f"{answered:,} of {planned:,} calls were answered, fewer than 80 %{_explain_end(run)}"
         missing = EndedDay(status="missing", reason=reason, features=encoded, **counts)
         return store.watches.end_day(watch, day.day, missing)
-    basis = make_basis(run.plan, cases, results)
-    if borders is not None and answers_run is not None:
-        basis["border_prompts"] = make_basis(answers_run.plan, borders, ())
+    basis = {**make_basis(run.plan, cases, results), **beside.basis}
     for attempt in range(_MAX_DECISIONS):
         period = next(each for each in store.watches.list_periods(watch) if each.number == day.period)
         reason_for_period = explain_new_period(period.basis, basis)
@@ -280,8 +276,7 @@ def _end_day(store: Store, watch: Watch, day: WatchDay, run: Run | None, answers
 
 def read_run_features(store: Store, run: Run) -> DayFeatures:
     """Return the features of a run's results."""
-    results = [result for _, result in store.results.iterate(run, scoring=0, with_raw=False)]
-    cases = {hash_case(case): case for case in store.cases.iterate(run)}
+    cases, results = read_run(store, run)
     return make_features(cases, run.plan.variants, run.plan.repeats, results)
 
 
@@ -352,14 +347,6 @@ def _make_alerts(watch: Watch, day: str, findings: Mapping[str, InstrumentFindin
 # ── What the days of a period have in common ──
 
 
-def make_basis(plan: Plan, cases: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Any]:
-    """Return what the days of a period have in common; it does not depend on the version of this program."""
-    plain = json.loads(json.dumps(plan_to_plain(plan)))  # as it will be read from the store
-    plain.pop("runner_version", None)
-    digest = hashlib.sha256("\n".join(sorted(cases)).encode()).hexdigest()
-    return {"plan": plain, "cases": digest, "checks": list_check_versions(results)}
-
-
 def explain_new_period(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> str | None:
     """Return why a day cannot be compared with the days before it; None if it can.
 
@@ -376,15 +363,17 @@ def explain_new_period(before: Mapping[str, Any] | None, now: Mapping[str, Any])
     elif "suite_hash" in names:
         reasons.append("the suite changed")
     versions = before.get("checks", {})
-    if before.get("border_prompts", now.get("border_prompts")) != now.get(
-        "border_prompts", before.get("border_prompts")
-    ):
-        reasons.append("the border prompts changed")
+    reasons += [
+        f"{words} changed"
+        for name, words in _PROMPT_WORDS.items()
+        if name in before and name in now and before[name] != now[name]
+    ]
     changed = [name for name, found in now.get("checks", {}).items() if versions.get(name, found) != found]
     reasons += [f"the check {name} has another version" for name in changed]
     return ", ".join(reasons) or None
 
 
+_PROMPT_WORDS = {"border_prompts": "the border prompts", "logprob_prompts": "the prompts for logprobs"}
 _PLAN_WORDS = {
     "targets": "the model or its address",
     "parameters": "the parameters",

@@ -1,5 +1,6 @@
 """What a watch measures and decides, from features alone: scores, states, today, facts, forecasts."""
 
+import json
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -8,9 +9,18 @@ from itertools import product
 import pytest
 from msgspec.structs import replace
 
-from pramana.analyse.drift import ALARM, NOTICE
-from pramana.analyse.features import is_refusal, make_features
-from pramana.analyse.instruments import INSTRUMENT_GROUPS, INSTRUMENTS, DayFeatures, FeatureDay, PromptDay, score_days
+from pramana.analyse.drift import ALARM, NOTICE, iterate_change_statistics
+from pramana.analyse.features import is_refusal, make_features, make_logprob_days
+from pramana.analyse.instruments import (
+    INSTRUMENT_GROUPS,
+    INSTRUMENTS,
+    MAX_LOGPROB_SHIFT,
+    DayFeatures,
+    FeatureDay,
+    PromptDay,
+    measure_logprob_shift,
+    score_days,
+)
 from pramana.analyse.own_endpoint import report_endpoint
 from pramana.analyse.watch import (
     MAX_EXACT_CALLS,
@@ -148,6 +158,76 @@ def test_answers_to_border_prompts_are_compared_with_the_reference_days() -> Non
     assert (finding.level, finding.first_day, finding.needed_days) == ("alarm", days[40].day, 35)
     assert decide_period(["answers"], days[:40], 28)["answers"].level == "quiet"
     assert decide_period(["more_refusals"], days, 28)["more_refusals"].days == ()
+
+
+def list_tokens(
+    shift: float, noise: Callable[[random.Random], float]
+) -> Callable[[int, int, random.Random], PromptDay]:
+    """Return what makes a prompt whose five likeliest of seven tokens are listed, all but the first one shifted."""
+
+    def make_prompt(_: int, number: int, rng: random.Random) -> PromptDay:
+        near = {f"t{each}": -0.5 - 0.4 * each - (shift if each else 0.0) + noise(rng) for each in range(7)}
+        listed = dict(sorted(near.items(), key=lambda each: -each[1])[:5])
+        return PromptDay(f"logprobs{number}", "l", "logprobs", answered=1, logprobs=listed)
+
+    return make_prompt
+
+
+def test_shifted_logprobs_are_seen_and_those_of_an_unchanged_endpoint_are_not() -> None:
+    for noise in (lambda _: 0.0, lambda rng: rng.gauss(0, 0.1)):
+        days = make_days(40, list_tokens(0.0, noise)) + make_days(8, list_tokens(0.2, noise), first=40)
+        (finding,) = decide_period(["logprobs"], days, 28).values()
+        assert (finding.level, finding.first_day, finding.needed_days) == ("alarm", days[40].day, 35)
+        assert decide_period(["logprobs"], days[:40], 28)["logprobs"].level == "quiet"
+    exact = score_days(INSTRUMENTS["logprobs"], make_days(40, list_tokens(0.0, lambda _: 0.0)), 28)
+    assert max(exact.scores) < 1e-15
+    small = make_days(40, list_tokens(0.0, lambda _: 0.0)) + make_days(30, list_tokens(0.04, lambda _: 0.0), first=40)
+    assert decide_period(["logprobs"], small, 28)["logprobs"].level == "quiet", "4 % of a probability are tolerated"
+
+
+def test_a_shift_of_logprobs_is_the_least_that_both_lists_allow() -> None:
+    usual = [{"a": -0.5, "b": -1.5, "c": -2.5}, {"a": -0.7, "b": -1.5, "d": -2.4}]
+    # a: -0.6 before; b: -1.5; c: the mean of -2.5 and the floor -2.4; d: the mean of the floor -2.5 and -2.4
+    now = {"a": -0.4, "b": -1.0, "d": -3.0}
+    expected = (0.2 + 0.5 + abs(-3.0 - -2.45) + abs(-3.0 - -2.45)) / 4
+    assert measure_logprob_shift(usual, now) == pytest.approx(expected)
+    assert measure_logprob_shift([{"a": 0.0, "b": -100.0}], {"a": -100.0, "b": 0.0}) == MAX_LOGPROB_SHIFT
+
+
+def test_days_may_be_exchanged_without_another_score_of_any_of_them() -> None:
+    days = make_days(45, list_tokens(0.0, lambda rng: rng.gauss(0, 0.2)))
+    later = days[7:]
+    random.Random(2).shuffle(later)
+    usual, exchanged = (score_days(INSTRUMENTS["logprobs"], each, 28) for each in (days, [*days[:7], *later]))
+    by_day = dict(zip(exchanged.days, exchanged.scores, strict=True))
+    assert [by_day[day] for day in usual.days] == pytest.approx(list(usual.scores))
+
+
+def test_unchanged_months_of_noisy_logprobs_are_quiet_as_the_theorem_says() -> None:
+    months, notices, alarms = 100, 0, 0
+    for month in range(months):
+        heavy = month % 2 == 0
+
+        def add_noise(rng: random.Random, heavy: bool = heavy) -> float:
+            scale = 1 / math.sqrt(rng.gammavariate(1.5, 2 / 3)) if heavy else 1.0  # of three degrees of freedom
+            return rng.gauss(0, 0.05) * scale
+
+        days = make_days(51, list_tokens(0.0, add_noise), seed=1000 + month)
+        scores = score_days(INSTRUMENTS["logprobs"], days, 14).scores
+        statistics = list(iterate_change_statistics(scores, 14, INSTRUMENTS["logprobs"].min_tolerance))
+        assert len(statistics) == 30
+        notices += any(each.value >= NOTICE.threshold for each in statistics)
+        alarms += any(each.value >= ALARM.threshold for each in statistics)
+    assert notices <= 5, "of a hundred months with a chance of 1 % each, more than five have one of 1,900"
+    assert alarms == 0
+
+
+def test_a_day_without_their_prompts_is_no_reference_day() -> None:
+    days = make_days(40, list_tokens(0.0, lambda rng: rng.gauss(0, 0.01)))
+    unanswered = [FeatureDay("2025-12-31", 0.0, DayFeatures((answer(1), PromptDay("l", "l", "logprobs"))))]
+    scored = score_days(INSTRUMENTS["logprobs"], [*unanswered, *days], 28)
+    assert scored.days[0] == days[7].day
+    assert scored.needed_days == scored.collected_days == 35
 
 
 def test_days_of_the_reference_are_never_ranked() -> None:
@@ -332,3 +412,24 @@ def test_features_keep_numbers_and_no_text() -> None:
 def test_refusals_are_known_by_how_they_begin(text: str, refuses: bool) -> None:
     assert is_refusal(Reply(text)) is refuses
     assert is_refusal(Reply(text, finish_reason="content_filter"))
+
+
+def test_hostile_logprobs_are_bounded_and_a_list_of_one_token_is_none() -> None:
+    case = make_case("question", ideal="yes", id="q")
+
+    def reply(*tokens: tuple[object, object]) -> Result:
+        listed = [{"token": token, "logprob": value} for token, value in tokens]
+        content = [{**listed[0], "top_logprobs": listed}]
+        raw = json.dumps({"choices": [{"logprobs": {"content": content}}]}).encode()
+        return Result(ResultKey("d", "m", "text", 0), "q", Reply("a", raw=raw), None, (), None, None)
+
+    many = [("x" * 10_000, 5.0), ("\ud800", -9999.0), *((f"t{each}", -1.0 - each) for each in range(5_000)), (7, "no")]
+    (found,) = make_logprob_days({"d": case}, 1, [reply(*many)])
+    assert found.answered == 1
+    assert len(found.logprobs) == 5
+    assert max(map(len, found.logprobs)) <= 40
+    assert set(found.logprobs.values()) <= {0.0, -1.0, -2.0, -3.0, -4.0}
+    (single,) = make_logprob_days({"d": case}, 1, [reply(("yes", -0.1))])
+    assert (single.answered, single.logprobs) == (0, {})
+    (low,) = make_logprob_days({"d": case}, 1, [reply(("yes", -0.1), ("\ud800", -9999.0))])
+    assert low.logprobs == {"yes": -0.1, "?": -100.0}

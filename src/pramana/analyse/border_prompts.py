@@ -17,6 +17,8 @@ MAX_BORDER_PROMPTS = 10
 MIN_ENTROPY_BITS = 0.2
 """Below this, nearly every answer is the same: one in 30 differs."""
 MAX_ANSWER_CHARS = 40
+ASSUMED_DAILY_CALLS = 48
+"""Calls a day with each border prompt of a watch."""
 CANDIDATES = (
     "Pick a number from 1 to 9. Answer with the digit only.",
     "Heads or tails? Answer with one word.",
@@ -48,11 +50,12 @@ CANDIDATES = (
 
 def make_border_cases() -> tuple[Case, ...]:
     """Return the candidates as cases; nothing is expected of their replies."""
-    facets = Facets(BORDER_TAG, "easy", "en", (BORDER_TAG,))
-    return tuple(
-        Case(f"{BORDER_TAG}-{number:02}", "test_case", (Turn("user", text),), facets)
-        for number, text in enumerate(CANDIDATES, start=1)
-    )
+    return tuple(make_border_case(f"{BORDER_TAG}-{number:02}", text) for number, text in enumerate(CANDIDATES, start=1))
+
+
+def make_border_case(case_id: str, text: str) -> Case:
+    """Return a border prompt as a case."""
+    return Case(case_id, "test_case", (Turn("user", text),), Facets(BORDER_TAG, "easy", "en", (BORDER_TAG,)))
 
 
 def read_answer(text: str) -> str:
@@ -84,3 +87,30 @@ def rank_by_entropy(answers_by_prompt: Mapping[str, Counter[str]]) -> list[str]:
     """
     found = {prompt: entropy_bits(answers) for prompt, answers in answers_by_prompt.items() if answers}
     return sorted((prompt for prompt in found if found[prompt] >= MIN_ENTROPY_BITS), key=lambda each: -found[each])
+
+
+def expected_shift(answers: Counter[str]) -> float:
+    """Return by how much a small change would raise the total variation of a day's answers above its noise.
+
+    The change moves the log-odds of every answer by a half, and the noise is that of `ASSUMED_DAILY_CALLS` calls: many
+    answers that are equally rare vary most, and show the noise of few calls rather than a change.
+
+    >>> coin, rare = Counter(heads=8, tails=8), Counter("abcdefghijklmnop")
+    >>> expected_shift(coin) > expected_shift(rare), entropy_bits(coin) > entropy_bits(rare)
+    (True, False)
+    """
+    total, found = answers.total(), 0.0
+    for count in answers.values():
+        share = count / total
+        noise = share * (1 - share) / ASSUMED_DAILY_CALLS
+        found += math.sqrt(noise + (0.5 * share * (1 - share)) ** 2) - math.sqrt(noise)
+    return found
+
+
+def rank_by_expected_shift(answers_by_prompt: Mapping[str, Counter[str]]) -> list[str]:
+    """Return the prompts whose answers vary, those first that would show a small change best.
+
+    >>> rank_by_expected_shift({"a": Counter(x=9), "b": Counter("abcdefghi"), "c": Counter(x=4, y=5)})
+    ['c', 'b']
+    """
+    return sorted(rank_by_entropy(answers_by_prompt), key=lambda each: -expected_shift(answers_by_prompt[each]))

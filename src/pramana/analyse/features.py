@@ -8,18 +8,23 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from statistics import median
+from statistics import fmean, median
 
 from msgspec.structs import replace
 
-from pramana.analyse.border_prompts import read_answer
-from pramana.analyse.instruments import BORDER_VARIANT, DayFeatures, PromptDay
+from pramana.analyse.border_prompts import MAX_ANSWER_CHARS, read_answer
+from pramana.analyse.instruments import BORDER_VARIANT, LOGPROB_VARIANT, DayFeatures, PromptDay
 from pramana.analyse.voice import CALL_CHECK, list_latency_observations, read_measured_lines, read_recognition_errors
 from pramana.model import Case, Outcome, Reply, Result
+from pramana.providers.logprobs import TOP_TOKENS, read_first_token_logprobs
 from pramana.replies import describe_reply
 
 _DIGEST_CHARS = 16
 """64 bits: that any two of a million different replies have equal digests has a chance of one in 37 million."""
+_MIN_LISTED_TOKENS = 2
+"""With fewer, the list has only the token that was drawn, which differs from call to call."""
+_MIN_LOGPROB = -100.0
+"""Some providers state -9999 for a token that they exclude."""
 REFUSAL_FINISH_REASONS = frozenset({"content_filter", "refusal", "safety", "prohibited_content", "blocklist", "spii"})
 REFUSAL_BEGINNING_RE = re.compile(
     r"(?:i['’]?m (?:really |very |so )?sorry|sorry|i apologi[sz]e|unfortunately)?[,.;:]?\s*(?:but )?\s*"
@@ -78,6 +83,42 @@ def make_border_days(
         )
         for digest, counts in by_case.items()
     )
+
+
+def make_logprob_days(
+    planned_cases: Mapping[str, Case], repeats: int, results: Iterable[Result]
+) -> tuple[PromptDay, ...]:
+    """Return the features of prompts for logprobs: the likeliest first tokens, averaged over the calls.
+
+    Only a reply with logprobs of several tokens counts as answered.
+    """
+    by_case: dict[str, list[dict[str, float]]] = {digest: [] for digest in planned_cases}
+    for each in results:
+        if each.reply is not None and len(found := read_first_token_logprobs(each.reply)) >= _MIN_LISTED_TOKENS:
+            by_case[each.key.case].append(found)
+    return tuple(
+        PromptDay(
+            digest,
+            planned_cases[digest].id,
+            LOGPROB_VARIANT,
+            None,
+            repeats,
+            len(found),
+            logprobs=_average_logprobs(found),
+        )
+        for digest, found in by_case.items()
+    )
+
+
+def _average_logprobs(calls: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the likeliest tokens of each call with the mean of their logprobs, the likeliest first."""
+    found: dict[str, list[float]] = {}
+    for each in calls:
+        for token in sorted(each, key=lambda token: -each[token])[:TOP_TOKENS]:
+            logprob = min(0.0, max(_MIN_LOGPROB, each[token]))
+            found.setdefault(_make_encodable(token[:MAX_ANSWER_CHARS]), []).append(logprob)
+    means = {token: round(fmean(values), 4) for token, values in found.items()}
+    return dict(sorted(means.items(), key=lambda each: -each[1]))
 
 
 def _make_encodable(text: str) -> str:

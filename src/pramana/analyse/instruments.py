@@ -30,14 +30,17 @@ MIN_LENGTH_TOLERANCE, MIN_LATENCY_TOLERANCE = math.log(1.05), math.log(1.10)
 """Smallest changes of length and latency that count, on the scale of their logarithms: 5 % and 10 %."""
 MIN_ANSWERS_TOLERANCE = 0.05
 """The smallest total variation of the answers to border prompts that counts: 5 of 100 answers are others."""
-BORDER_VARIANT = "border"
-"""The variant of border prompts, which only the instrument `answers` uses."""
+BORDER_VARIANT, LOGPROB_VARIANT = "border", "logprobs"
+"""The variants of the prompts that only the instruments `answers` and `logprobs` use."""
+MIN_LOGPROB_TOLERANCE, MAX_LOGPROB_SHIFT = math.log(1.05), 3.0
+"""The smallest mean shift of logprobs that counts: of 5 % of each probability. A single logprob counts as shifted by at
+most 3, a factor of 20, so that one token does not outweigh all others."""
 MIN_QUALITY_TOLERANCE = 0.1
 """The smallest change of the estimated quality of speech that counts, on its scale from 1 to 5."""
 LATENCY_FLOOR_S, CALL_TIME_FLOOR_S = 0.01, 0.1
 """Added to each latency, and to each time of a call, before its logarithm: differences of a few milliseconds, and of a
 few frames of sound, are the bench's and not the model's."""
-Unit = Literal["share", "rate", "words", "seconds", "words_a_minute", "points"]
+Unit = Literal["share", "rate", "words", "seconds", "words_a_minute", "points", "nats"]
 """What users see. Only a `share` counts calls that hit or miss."""
 
 
@@ -61,6 +64,8 @@ class PromptDay(Struct, frozen=True, omit_defaults=True):
     refusals: int = 0
     answers: Mapping[str, int] = field(default_factory=dict)
     """Of a border prompt: each answer with its number of replies."""
+    logprobs: Mapping[str, float] = field(default_factory=dict)
+    """Of a prompt for logprobs: the likeliest first tokens with the mean of their logprobs over the calls."""
     voice_to_voice_s: tuple[float, ...] = ()
     """Of each call the median over its lines; where no answer came, how long the caller waited."""
     leading_silence_s: tuple[float, ...] = ()
@@ -85,8 +90,8 @@ class DayFeatures(Struct, frozen=True, omit_defaults=True):
 
     @property
     def case_prompts(self) -> tuple[PromptDay, ...]:
-        """The prompts of the watch's cases, without border prompts."""
-        return tuple(each for each in self.prompts if each.variant != BORDER_VARIANT)
+        """The prompts of the watch's cases, without those of `answers` and `logprobs`."""
+        return tuple(each for each in self.prompts if each.variant not in (BORDER_VARIANT, LOGPROB_VARIANT))
 
 
 class FeatureDay(Struct, frozen=True):
@@ -103,6 +108,8 @@ class Reference(Struct):
 
     replies: set[str] = field(default_factory=set)
     answers: Counter[str] = field(default_factory=Counter)
+    logprobs: list[Mapping[str, float]] = field(default_factory=list)
+    """Of each reference day."""
 
 
 References = Mapping[str, Reference]
@@ -124,8 +131,8 @@ class Instrument(Struct, frozen=True):
     to_shown: Callable[[float], float]
     """Turns a score into the number that users see, in the instrument's unit."""
     needs_references: bool = False
-    is_about_borders: bool = False
-    """Whether it uses the border prompts, and only those."""
+    prompt_variant: str | None = None
+    """The variant of its own prompts, the only ones that it uses; None: it uses the cases of the watch."""
     count_calls: Callable[[PromptDay], int] = lambda prompt: prompt.answered
     """Returns the number of calls that the mean result of a prompt is made of."""
 
@@ -136,8 +143,8 @@ class Instrument(Struct, frozen=True):
 
     def choose_prompts(self, features: DayFeatures) -> Sequence[PromptDay]:
         """Return the prompts that it measures."""
-        if self.is_about_borders:
-            return [each for each in features.prompts if each.variant == BORDER_VARIANT]
+        if self.prompt_variant is not None:
+            return [each for each in features.prompts if each.variant == self.prompt_variant]
         return features.case_prompts
 
 
@@ -164,6 +171,34 @@ def _measure_answers(prompt: PromptDay, references: References) -> float | None:
     before, now = known.answers.total(), sum(prompt.answers.values())
     answers = {*known.answers, *prompt.answers}
     return math.fsum(abs(prompt.answers.get(each, 0) / now - known.answers[each] / before) for each in answers) / 2
+
+
+def _measure_logprobs(prompt: PromptDay, references: References) -> float | None:
+    known = references.get(prompt.key)
+    if known is None or not known.logprobs or not prompt.logprobs:
+        return None
+    return measure_logprob_shift(known.logprobs, prompt.logprobs)
+
+
+def measure_logprob_shift(before: Sequence[Mapping[str, float]], now: Mapping[str, float]) -> float:
+    """Return how far the logprobs of a day are from the mean of earlier days, as the mean over all tokens.
+
+    A token that is missing from one side was less likely than all that are there, so it counts with the lowest logprob
+    of that side: the smallest shift that both lists allow. So a token that enters or leaves the list at its end, as
+    happens without any change, hardly counts.
+
+    >>> round(measure_logprob_shift([{"yes": -0.5, "no": -1.0}], {"yes": -0.7, "no": -0.9}), 2)
+    0.15
+    >>> measure_logprob_shift([{"yes": -0.5, "no": -1.0}], {"yes": -0.5, "maybe": -1.0})
+    0.0
+    """
+    floors = [min(each.values()) for each in before]
+    lowest = min(now.values())
+    shifts = []
+    for token in dict.fromkeys([*(name for each in before for name in each), *now]):
+        usual = fmean(each.get(token, floor) for each, floor in zip(before, floors, strict=True))
+        shifts.append(min(MAX_LOGPROB_SHIFT, abs(now.get(token, lowest) - usual)))
+    return fmean(shifts)
 
 
 def _measure_refusals(prompt: PromptDay, _: References) -> float | None:
@@ -220,7 +255,9 @@ INSTRUMENTS: Mapping[str, Instrument] = {each.name: each for each in (
     Instrument("changed_replies", "new replies, up", "more replies are new", "share", MIN_TOLERANCE,
                _measure_changed_replies, _identity, needs_references=True),
     Instrument("answers", "answers, shifted", "answers to border prompts shifted", "rate", MIN_ANSWERS_TOLERANCE,
-               _measure_answers, _identity, needs_references=True, is_about_borders=True),
+               _measure_answers, _identity, needs_references=True, prompt_variant=BORDER_VARIANT),
+    Instrument("logprobs", "logprobs, shifted", "the logprobs of first tokens shifted", "nats", MIN_LOGPROB_TOLERANCE,
+               _measure_logprobs, _identity, needs_references=True, prompt_variant=LOGPROB_VARIANT),
     Instrument("longer", "length, up", "replies became longer", "words", MIN_LENGTH_TOLERANCE,
                _LENGTH, _undo_log(1.0)),
     Instrument("shorter", "length, down", "replies became shorter", "words", MIN_LENGTH_TOLERANCE,
@@ -253,6 +290,7 @@ TEXT_GROUPS: Mapping[str, tuple[str, ...]] = {
     "latency": ("slower", "faster"),
     "refusals": ("more_refusals",),
     "answers": ("answers",),
+    "logprobs": ("logprobs",),
 }
 VOICE_GROUPS: Mapping[str, tuple[str, ...]] = {
     "voice_to_voice": ("slower_answers",),
@@ -299,13 +337,17 @@ class ScoredDays(Struct, frozen=True):
 
 def score_days(instrument: Instrument, days: Sequence[FeatureDay], baseline_days: int) -> ScoredDays:
     """Return the score of each day of a period, in order; a day with too few answers for this instrument has none."""
-    referenced, ranked = days[: instrument.reference_days], days[instrument.reference_days :]
+    usable = days
+    if instrument.prompt_variant is not None:  # its prompts are sent last, and may be missing on a day with a budget
+        usable = [day for day in days if any(each.answered for each in instrument.choose_prompts(day.features))]
+    referenced, ranked = usable[: instrument.reference_days], usable[instrument.reference_days :]
     references: dict[str, Reference] = {}
     for each in referenced:
         for prompt in instrument.choose_prompts(each.features):
             known = references.setdefault(prompt.key, Reference())
             known.replies.update(prompt.replies)
             known.answers.update(prompt.answers)
+            known.logprobs += [prompt.logprobs] if prompt.logprobs else []
     results = [_measure_day(instrument, each, references) for each in ranked]
     measured = [(day, result) for day, result in zip(ranked, results, strict=True) if result]
     baseline = measured[:baseline_days]

@@ -27,9 +27,16 @@ from pramana.analyse.watch_sentences import describe_alert, describe_proof, desc
 from pramana.app import App, User, use_case
 from pramana.app.providers import make_server_reach
 from pramana.app.views import View
+from pramana.app.watch_calls import (
+    InstrumentCallsView,
+    estimate_instrument_calls,
+    explain_unusable_instruments,
+    measure_instrument_calls,
+)
 from pramana.errors import InvalidInput, Problem, quote_text, suggest_similar
 from pramana.model import Plan
 from pramana.plan_scoring import refuse_unknown_prices
+from pramana.providers.logprobs import logprob_parameters
 from pramana.providers.names import is_voice_agent
 from pramana.providers.prices import Prices
 from pramana.request import Limits
@@ -92,6 +99,7 @@ class InstrumentView(View, frozen=True, kw_only=True):
         Meta(description="Whether the calls of the last day alone are outside the tolerance; null: not compared"),
     ]
     today_p_value: float | None
+    note: Annotated[str | None, Meta(description="Why nothing is measured with it; null: it is measured")] = None
     scores: tuple[DayScoreView, ...]
 
 
@@ -193,6 +201,10 @@ class WatchDetailView(WatchView, frozen=True, kw_only=True):
     proof: Annotated[str, Meta(description="What is proven about false alarms")]
     period: Annotated[int, Meta(description="Number of the period that the findings are about")]
     findings: tuple[InstrumentView, ...]
+    calls: Annotated[
+        tuple[InstrumentCallsView, ...],
+        Meta(description="Calls and cost of the instruments on the last day; before the first day, an estimate"),
+    ]
     days: tuple[WatchDayView, ...]
     periods: tuple[WatchPeriodView, ...]
     alerts: tuple[WatchAlertView, ...]
@@ -218,8 +230,7 @@ def start_watch(
     prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
     refuse_unknown_prices(plan, prices, Limits(max_cost_usd=request.budget_usd_per_day), reach)
     instruments = choose_instruments(plan, request.instruments)
-    if "answers" in instruments:
-        _refuse_border_prompts(plan, reach)
+    _refuse_unusable_instruments(plan, instruments)
     channel = None
     if request.delivery is not None:
         allow_private = is_local or reach.allow_private_addresses
@@ -227,7 +238,8 @@ def start_watch(
     watch = store.watches.create(
         request, instruments, owner="cli" if is_local else "server", creator=creator, channel=channel
     )
-    return replace(read_watch(store, watch), warnings=_find_budget_warnings(request, plan, prices, reach))
+    started = read_watch(store, watch, estimate_instrument_calls(store, request.run, instruments, reach))
+    return replace(started, warnings=_find_budget_warnings(request, plan, prices, reach))
 
 
 def _find_budget_warnings(request: WatchRequest, plan: Plan, prices: Prices, reach: ProviderAccess) -> tuple[str, ...]:
@@ -249,12 +261,14 @@ def _find_budget_warnings(request: WatchRequest, plan: Plan, prices: Prices, rea
     return tuple(found)
 
 
-def _refuse_border_prompts(plan: Plan, reach: ProviderAccess) -> None:
-    """Refuse border prompts where they cannot be sent."""
-    if is_voice_agent(plan.targets[0]) or plan.variants != ("text",):
-        message = "border prompts are sent as text; leave out answers for a watch of calls"
-    elif reach.is_for_other_users:
-        message = "border prompts are sent by watches of the command line only; leave out answers"
+def _refuse_unusable_instruments(plan: Plan, instruments: Sequence[str]) -> None:
+    """Refuse instruments with prompts of their own where these cannot be sent, or where nothing would come of them."""
+    target = plan.targets[0]
+    is_spoken = is_voice_agent(target) or plan.variants != ("text",)
+    if is_spoken and (named := [each for each in ("answers", "logprobs") if each in instruments]):
+        message = f"the prompts of {named[0]} are sent as text; leave out {named[0]} for a watch of calls"
+    elif "logprobs" in instruments and not logprob_parameters(target.provider):
+        message = f"no logprobs can be requested from the provider {target.provider}; leave out logprobs"
     else:
         return
     raise InvalidInput.from_problems([Problem(message, "instruments")])
@@ -265,7 +279,7 @@ def choose_instruments(plan: Plan, wanted: Sequence[str] | None) -> tuple[str, .
     if wanted is None:
         target = plan.targets[0]
         is_spoken = is_voice_agent(target) or plan.variants != ("text",)
-        left_out = {"answers"} | {
+        left_out = {"answers", "logprobs"} | {
             name for group in (TEXT_GROUPS if is_spoken else VOICE_GROUPS).values() for name in group
         }
         if target.provider in LOCAL_KINDS:
@@ -304,12 +318,13 @@ def list_watches(store: Store, *, active_only: bool = False) -> list[WatchView]:
     return [replace(each, adjusted_p_value=adjusted.get(each.id)) for each in views]
 
 
-def read_watch(store: Store, watch: Watch) -> WatchDetailView:
-    """Return a watch with its days, and what each instrument says on the last one."""
+def read_watch(store: Store, watch: Watch, calls: tuple[InstrumentCallsView, ...] | None = None) -> WatchDetailView:
+    """Return a watch with its days, and what each instrument says on the last one; `calls` are those of a day."""
     periods, days = store.watches.list_periods(watch), store.watches.list_days(watch)
     period = _find_current_period(periods, days)
     findings = decide_period(watch.instruments, read_feature_days(store, watch, period), watch.baseline_days)
     alerts = store.watches.list_alerts(watch)
+    notes = explain_unusable_instruments(next(each.basis for each in periods if each.number == period))
     listed = _make_view(store, watch, findings, [each for each in alerts if each.period == period], days, period)
     correlation = max(
         (each.baseline.next_day_rank_correlation for each in findings.values() if each.baseline), default=None
@@ -318,7 +333,8 @@ def read_watch(store: Store, watch: Watch) -> WatchDetailView:
         **{name: getattr(listed, name) for name in WatchView.__struct_fields__},
         period=period,
         proof=describe_proof(len(watch.instruments), correlation),
-        findings=tuple(_make_instrument_view(each) for each in findings.values()),
+        findings=tuple(_make_instrument_view(each, notes.get(each.instrument)) for each in findings.values()),
+        calls=calls or measure_instrument_calls(store, watch, days),
         days=tuple(_make_day_view(store, watch, days)),
         periods=tuple(
             WatchPeriodView(
@@ -407,7 +423,7 @@ def _bound_watch_p_value(
     return bound_p_value(highest, len(watch.instruments), compared)
 
 
-def _make_instrument_view(finding: InstrumentFinding) -> InstrumentView:
+def _make_instrument_view(finding: InstrumentFinding, note: str | None = None) -> InstrumentView:
     instrument = INSTRUMENTS[finding.instrument]
     show = instrument.to_shown
     scores = tuple(
@@ -439,6 +455,7 @@ def _make_instrument_view(finding: InstrumentFinding) -> InstrumentView:
         first_days=finding.first_days,
         is_today_outside=today.is_outside if today else None,
         today_p_value=today.p_value if today else None,
+        note=note,
         scores=scores,
     )
 
@@ -497,6 +514,16 @@ def start(app: App, user: User, request: WatchRequest) -> WatchDetailView:
     started = start_watch(app.store, request, make_server_reach(app), user.name)
     app.on_watch_started()
     return started
+
+
+@use_case("editor", "heavy")
+def estimate_day(app: App, _: User, request: WatchRequest) -> tuple[InstrumentCallsView, ...]:
+    """Return the calls and the cost of each instrument of a watch that is not started yet; nothing is sent."""
+    reach = make_server_reach(app)
+    plan = planning.make_plan(app.store, request.run, reach)
+    instruments = choose_instruments(plan, request.instruments)
+    _refuse_unusable_instruments(plan, instruments)
+    return estimate_instrument_calls(app.store, request.run, instruments, reach)
 
 
 @use_case("viewer", "heavy")

@@ -62,7 +62,8 @@ def decide_run_exit(
     """Decide the exit code of a command that shows this run, separately for each model, missing results included."""
     models = list_model_names(run)
     expected = run.expected
-    if run.plan.pairing and run.status == "finished":  # a test ends when it has its answer, or no whole pair is left
+    is_open_ended = run.plan.pairing or run.plan.search
+    if is_open_ended and run.status == "finished":  # it ends when it has its answer, or has no room for more calls
         expected = 0
     there, each = summary.by["model"], expected // max(1, len(models))
     return decide_exit(

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from pramana.analyse.instruments import INSTRUMENT_GROUPS
 from pramana.analyse.labels import SideLabels
 from pramana.analyse.numbers import format_duration, format_percent, pluralise
+from pramana.analyse.summary import KnownTotal
 from pramana.analyse.watch_family import MAX_FALSE_SHARE, expect_false_notices
+from pramana.app.watch_calls import name_instrument_groups
 from pramana.app.watch_reports import (
     ChangeReportView,
     ConfirmationView,
@@ -15,6 +17,7 @@ from pramana.app.watch_reports import (
 )
 from pramana.app.watches import InstrumentView, WatchAlertView, WatchDetailView, WatchView
 from pramana.errors import escape_control_characters
+from pramana.report.figures import format_cost
 from pramana.report.reply_pairs import render_reply_pair
 from pramana.report.terminal import fit_to_width, pad_to_width, wrap_text
 
@@ -32,13 +35,36 @@ def render_started(view: WatchDetailView) -> str:
     lines = [
         f"Watch {view.id}: {escape_control_characters(view.model)}, with a baseline of {view.baseline_days} days.",
         f"Instruments: {'; '.join(each.title for each in view.findings)}.",
-        f"Measure a day: pramana drift check {_format_reference(view)}",
     ]
-    rendered = [wrap_text(each, other_prefix=_INDENT) for each in lines]
+    next_step = f"Measure a day: pramana drift check {_format_reference(view)}"
+    wrapped = [wrap_text(each, other_prefix=_INDENT) for each in (*lines, next_step)]
+    warnings = list[str]()
     for warning in view.warnings:
         sentence, *example = map(escape_control_characters, warning.splitlines())
-        rendered += [wrap_text(f"Warning: {sentence}", other_prefix=_INDENT), *example]
-    return "\n".join(rendered)
+        warnings += [wrap_text(f"Warning: {sentence}", other_prefix=_INDENT), *example]
+    return "\n".join((*wrapped[:-1], *_render_calls(view), wrapped[-1], *warnings))
+
+
+def _render_calls(view: WatchDetailView) -> Iterator[str]:
+    """Yield what the instruments take a day: in calls, and in cost where it is known."""
+    yield "Calls and cost a day:"
+    for each in view.calls:
+        names = ", ".join(name_instrument_groups(each.instruments)) or "test cases, which no instrument uses"
+        taken = "unknown (the cases or the model cannot be read here)"
+        if each.calls is not None:
+            cost = _format_call_cost(each.cost_usd, is_estimate=each.is_estimate)
+            taken = f"{pluralise(each.calls, 'call')}, {cost}"
+        search = ""
+        if each.first_day_calls:
+            cost = _format_call_cost(each.first_day_cost_usd, is_estimate=each.is_estimate)
+            search = f" (on the first day up to {each.first_day_calls:,} more, {cost}, to find its prompts)"
+        yield wrap_text(f"{taken}: {names}{search}", _COLUMNS, _INDENT, 2 * _INDENT)
+
+
+def _format_call_cost(cost_usd: float | None, *, is_estimate: bool) -> str:
+    if cost_usd is None:
+        return "price unknown"
+    return f"{'about ' if is_estimate and cost_usd else ''}{format_cost(KnownTotal(cost_usd, 0))}"
 
 
 def render_list(views: Sequence[WatchView]) -> str:
@@ -101,6 +127,7 @@ def _render_report_lines(view: WatchReportView) -> Iterator[str]:
     stopped = f", stopped {watch.stopped_at[:10]}" if watch.stopped_at else ""
     yield wrap_text(f"Watch {watch.id}{name}: {escape_control_characters(watch.model)}{stopped}", other_prefix=_INDENT)
     yield from _render_days(watch)
+    yield from _render_calls(watch)
     for each in view.reported_changes:
         yield wrap_text(escape_control_characters(each), other_prefix=_INDENT)
     yield ""
@@ -192,11 +219,13 @@ def _render_days(view: WatchDetailView) -> Iterator[str]:
 def _render_instrument(view: InstrumentView, *, with_days: bool) -> Iterator[str]:
     value = format_value(view.unit, view.latest.value) if view.latest else "–"
     if view.baseline is None:
-        state = f"{view.collected_days} of {view.needed_days} days"
+        state = "not measured" if view.note else f"{view.collected_days} of {view.needed_days} days"
     else:
         band = _format_range(view.unit, *(view.baseline_band or (0.0, 0.0)))
         state = f"{pad_to_width(view.level.replace('_', ' '), 12)} baseline {band}"
     yield f"{pad_to_width(view.title, 19)} {pad_to_width(value, 12)} {state}"
+    if view.note:
+        yield wrap_text(f"{_INDENT}{view.note}", other_prefix=_INDENT)
     if view.baseline is not None and view.level == "cannot_tell":
         correlation = view.baseline.next_day_rank_correlation
         yield f"{_INDENT}days resemble the day before: rank correlation {correlation:.2f}, the limit is 0.5"

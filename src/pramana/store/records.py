@@ -175,7 +175,7 @@ def plan_to_plain(plan: Plan) -> dict[str, Any]:
 
 _LATER_PLAN_FIELD_DEFAULTS = {
     "embedder": None, "variants": ("text",), "stt": None, "voice": "espeak", "scorers": (), "pairing": None,
-    "other_judges": (),
+    "other_judges": (), "search": None,
 }  # fmt: skip
 """Omitted at these defaults: plans stored before these fields existed keep their digest."""
 

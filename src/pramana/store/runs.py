@@ -260,6 +260,8 @@ class Runs(StorePart):
             expected = count * len(models) * len(plan.variants) * plan.repeats
             if plan.pairing:  # which prompts are sent again is drawn while it runs
                 expected = plan.pairing.max_calls
+            elif plan.search:
+                expected = plan.search.max_calls
             row |= {"plan_digest": HASH_PREFIX + digest.hexdigest(), "expected": expected}
             connection.execute(update(runs).where(runs.c.run_no == run_no), row)
             if hook is not None:

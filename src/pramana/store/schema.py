@@ -445,7 +445,7 @@ watch_runs = Table(  # without a foreign key to the run: a day keeps its feature
     Column("watch_no", _IntegerType, ForeignKey("watches.watch_no"), nullable=False),
     Column("run_id", Text, nullable=False),
     Column("day", Text, nullable=False),
-    Column("purpose", Text, nullable=False),  # batch, answers or confirm
+    Column("purpose", Text, nullable=False),  # batch, search, answers, logprobs or confirm
     PrimaryKeyConstraint("watch_no", "run_id"),
     Index(None, "run_id"),
 )

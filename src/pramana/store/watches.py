@@ -31,8 +31,9 @@ from pramana.store.schema import runs, watch_alerts, watch_days, watch_periods, 
 from pramana.watch_request import WatchRequest
 
 DayStatus = Literal["measuring", "measured", "missing"]
-RunPurpose = Literal["batch", "answers", "confirm"]
-"""A day's cases; its border prompts; a confirming batch, which no statistic uses."""
+RunPurpose = Literal["batch", "search", "answers", "logprobs", "confirm"]
+"""A day's cases; a search for border prompts; the border prompts that were found; prompts for logprobs; a confirming
+batch. No statistic uses the search and the confirming batch."""
 FIRST_PERIOD_REASON = "the watch began"
 ACCEPTED_REASON = "a new baseline was accepted"
 
@@ -79,7 +80,7 @@ class WatchPeriod(Struct, frozen=True):
     created: str
     note: str | None = None
     basis: Mapping[str, Any] | None = None
-    """What its days have in common, from its first measured day."""
+    """What its days have in common, from the first measured day on which each part of it was known."""
 
 
 class WatchDay(Struct, frozen=True):
@@ -371,9 +372,7 @@ class Watches(StorePart):
             if compared_days not in (None, count):
                 raise StateConflict(f"other days of watch {watch.shown_name} were measured meanwhile")
             if ended.basis is not None:
-                current = (watch_periods.c.watch_no == watch.number, watch_periods.c.period == period)
-                first = update(watch_periods).where(*current, watch_periods.c.basis.is_(None))
-                connection.execute(first, {"basis": encode_json_column(ended.basis)})
+                _extend_basis(connection, watch.number, period, ended.basis)
             values = {
                 "period": period,
                 "status": ended.status,
@@ -424,6 +423,16 @@ def _insert_period(
     row = {"watch_no": watch_no, "period": period, "begins": begins, "created": timestamp()}
     row |= {"reason": escape_text(reason), "note": _escape_unless_blank(note)}
     connection.execute(insert(watch_periods), row)
+
+
+def _extend_basis(connection: Connection, watch_no: int, period: int, basis: Mapping[str, Any]) -> None:
+    """Add to the basis of a period what it does not have yet; the first day with a part of it decides that part."""
+    current = (watch_periods.c.watch_no == watch_no, watch_periods.c.period == period)
+    stored = connection.execute(select(watch_periods.c.basis).where(*current)).scalar_one()
+    known = {} if stored is None else decode_json_column(stored)
+    if not basis.keys() <= known.keys():
+        extended = {**basis, **known}
+        connection.execute(update(watch_periods).where(*current), {"basis": encode_json_column(extended)})
 
 
 def _find_next_period(connection: Connection, watch_no: int) -> int:

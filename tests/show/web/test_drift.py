@@ -108,6 +108,22 @@ def test_a_watch_that_begins_says_how_many_days_are_missing(bench: Bench) -> Non
     expect(state.get_by_role("progressbar", name="Days of the baseline")).to_have_attribute("aria-valuenow", "2")
 
 
+def test_calls_and_cost_of_each_instrument_are_listed(bench: Bench, axe: Callable[[Page], None]) -> None:
+    page = bench.open("/drift/new?model=fake", width=360)
+    table = page.get_by_role("table", name="Calls and cost of the instruments")
+    expect(table.locator("tbody tr")).to_have_count(1)
+    page.get_by_label("Instruments (all that apply)").click()
+    page.get_by_role("option", name="Answers to border prompts").click()
+    page.keyboard.press("Escape")
+    expect(table.locator("tbody tr").last).to_contain_text("192")
+    expect(table).to_contain_text("first day: up to 192 more, to find its prompts")
+    axe(page)
+    assert_no_sideways_scroll(page)
+    page.goto(f"{bench.url}/drift/young")
+    expect(table.locator("tbody tr")).to_contain_text(["Pass rate, New replies, Length of replies, Refusals"])
+    assert_no_sideways_scroll(page)
+
+
 def test_an_alarm_is_accepted_as_a_new_baseline_and_a_watch_is_stopped(bench: Bench) -> None:
     page = bench.open("/drift/support-bot")
     page.get_by_role("button", name="Accept as new baseline").click()

@@ -12,7 +12,7 @@ from pramana.analyse.summary import KnownTotal
 from pramana.app.plans import PlanRequest, PlanView, plan_detection
 from pramana.app.scenarios import list_facets
 from pramana.app.suites import list_suites
-from pramana.app.watches import start
+from pramana.app.watches import estimate_day, start
 from pramana.report.figures import format_cost
 from pramana.report.markup import (
     Column,
@@ -28,7 +28,7 @@ from pramana.request import RunRequest, Selection
 from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts, quote_path_part
 from pramana.show.web.kit.forms import Field, Form, SecretField, add_suggestions, add_unclamped_number_field
 from pramana.show.web.pages.model_suggestions import ALWAYS_SUGGESTED_MODELS, MODEL_NAMES_HINT, suggest_models
-from pramana.show.web.pages.watch_markup import GROUP_TITLES
+from pramana.show.web.pages.watch_markup import GROUP_TITLES, render_instrument_calls
 from pramana.watch_request import BASELINE_DAYS, MIN_BASELINE_DAYS, AlertDelivery, WatchRequest
 
 ESTIMATE_DEBOUNCE_S = 0.5
@@ -178,6 +178,12 @@ class _WatchForm:
             )
             plan = await self._context.call(plan_detection, request)
             shown = render_watch_plan(plan)
+            if plan.models:
+                chosen_instruments = tuple(self._instruments.value) or None
+                day = WatchRequest(run=self._make_run(), instruments=chosen_instruments)
+                shown = tag(
+                    "div", shown, render_instrument_calls(await self._context.call(estimate_day, day)), class_="stack"
+                )
         except UseCaseRefused as error:
             shown = parts.render_refusal(error)
         if change_number == self._turn and not self._estimate.is_deleted:

@@ -10,6 +10,7 @@ from pramana.analyse.instruments import INSTRUMENT_GROUPS, INSTRUMENTS
 from pramana.analyse.numbers import pluralise
 from pramana.analyse.summary import KnownTotal
 from pramana.analyse.watch import Level
+from pramana.app.watch_calls import InstrumentCallsView, name_instrument_groups
 from pramana.app.watches import InstrumentView, WatchAlertView, WatchDayView, WatchDetailView, WatchView
 from pramana.report.figures import format_cost
 from pramana.report.markup import (
@@ -50,6 +51,8 @@ GROUP_TITLES: Mapping[str, str] = {
     "length": "Length of replies",
     "latency": "Latency",
     "refusals": "Refusals",
+    "answers": "Answers to border prompts",
+    "logprobs": "Logprobs of first tokens",
     "voice_to_voice": "Voice to voice",
     "leading_silence": "Leading silence",
     "word_errors": "Word errors",
@@ -63,6 +66,7 @@ MIN_SPANS: Mapping[str, float] = {
     "seconds": 0.2,
     "words_a_minute": 20.0,
     "points": 0.5,
+    "nats": 0.1,
 }
 """The least that the scale of each unit spans."""
 HIGHEST_BY_UNIT: Mapping[str, float] = {"share": 1.0}
@@ -234,6 +238,10 @@ def render_measurement(
     latest = format_value(main.unit, main.latest.value) if main.latest else "–"
     band = " to ".join(format_value(main.unit, each) for each in main.baseline_band or ())
     about = f"baseline {band}" if band else f"{main.collected_days} of {main.needed_days} days of the baseline"
+    if main.note:
+        return tag(
+            "section", tag("h3", group.title), tag("p", main.note), class_="card instrument", aria_label=group.title
+        )
     return tag(
         "section",
         tag("h3", group.title),
@@ -504,6 +512,24 @@ def _render_periods(view: WatchDetailView) -> SafeHtml | None:
     )
 
 
+def render_instrument_calls(calls: Sequence[InstrumentCallsView]) -> SafeHtml:
+    """Return the calls and the cost a day of each instrument."""
+    columns = (
+        Column("Instruments", is_row_header=True),
+        Column("Calls a day", is_numeric=True),
+        Column("Cost a day", is_numeric=True),
+    )
+    rows = []
+    for each in calls:
+        names = ", ".join(
+            GROUP_TITLES.get(group.replace(" ", "_"), group) for group in name_instrument_groups(each.instruments)
+        )
+        once = f" (first day: up to {each.first_day_calls:,} more, to find its prompts)" if each.first_day_calls else ""
+        cost = format_cost(KnownTotal(each.cost_usd or 0.0, int(each.cost_usd is None)))
+        rows.append((f"{names or 'Test cases'}{once}", "–" if each.calls is None else f"{each.calls:,}", cost))
+    return render_table("Calls and cost of the instruments", columns, rows)
+
+
 def render_about(view: WatchDetailView) -> SafeHtml:
     """Return the facts of a watch."""
     limit = "no limit" if view.budget_usd_per_day is None else f"${view.budget_usd_per_day:,.2f} a day"
@@ -531,4 +557,4 @@ def render_about(view: WatchDetailView) -> SafeHtml:
         facts.append(("Public", join_html(links, ", ")))
     if view.creator:
         facts.append(("Started by", render_untrusted_text(view.creator, 100)))
-    return render_facts(facts, "sheet")
+    return tag("div", render_facts(facts, "sheet"), render_instrument_calls(view.calls), class_="stack")

@@ -1,0 +1,140 @@
+"""What the instruments of a watch take a day, in calls and cost, and which of them found nothing to measure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from pramana.analyse.instruments import INSTRUMENT_GROUPS, INSTRUMENTS
+from pramana.analyse.numbers import pluralise
+from pramana.app.views import View
+from pramana.border_search import ANSWER_LENGTHS
+from pramana.day_runs import (
+    DAILY_ANSWER_CALLS,
+    SEARCH_CALLS,
+    RunDesign,
+    design_answers,
+    design_logprobs,
+    design_search,
+    make_longest_answers,
+    read_pinned_prompts,
+)
+from pramana.errors import PramanaError
+from pramana.planning import estimate, resolve_model, with_registered_providers
+from pramana.request import RunRequest
+from pramana.run.accounts import ProviderAccess
+from pramana.store.store import Store
+from pramana.store.watches import RunPurpose, Watch, WatchDay
+
+CASES_TITLE = "test cases"
+_PURPOSE_BY_INSTRUMENT: Mapping[str, RunPurpose] = {"answers": "answers", "logprobs": "logprobs"}
+
+
+class InstrumentCallsView(View, frozen=True, kw_only=True):
+    """The calls of a day that some instruments are measured on."""
+
+    title: Annotated[str, Meta(description="`test cases`, or the instrument that has prompts of its own")]
+    instruments: tuple[str, ...]
+    calls: Annotated[int | None, Meta(description="Most calls a day to the model; null: the cases cannot be read")]
+    cost_usd: Annotated[float | None, Meta(description="Of these calls and their judges; null: a price is unknown")]
+    first_day_calls: Annotated[int, Meta(description="Most calls of the search on the first day of a baseline")] = 0
+    first_day_cost_usd: Annotated[float | None, Meta(description="Cost of that search; null: a price is unknown")] = 0.0
+    is_estimate: Annotated[bool, Meta(description="Whether the cost is an estimate; else that of the last day")] = True
+
+
+def estimate_instrument_calls(
+    store: Store, request: RunRequest, instruments: Sequence[str], reach: ProviderAccess | None = None
+) -> tuple[InstrumentCallsView, ...]:
+    """Return what a day of these instruments takes; nothing is sent."""
+    reach = reach or ProviderAccess()
+    return tuple(_estimate_rows(store, request, instruments, reach))
+
+
+def _estimate_rows(
+    store: Store, request: RunRequest, instruments: Sequence[str], reach: ProviderAccess
+) -> Iterator[InstrumentCallsView]:
+    on_cases = tuple(each for each in instruments if each not in _PURPOSE_BY_INSTRUMENT)
+    calls, cost = _estimate_run(store, RunDesign(request), reach)
+    yield InstrumentCallsView(title=CASES_TITLE, instruments=on_cases, calls=calls, cost_usd=cost)
+    if "answers" in instruments:
+        _, cost = _estimate_run(store, design_answers(request, make_longest_answers()), reach)
+        search = design_search(request)
+        longest = replace(search, request=replace(search.request, max_tokens=ANSWER_LENGTHS[-1]))
+        first_calls, first_cost = _estimate_run(store, longest, reach)
+        yield InstrumentCallsView(
+            title="answers",
+            instruments=("answers",),
+            calls=DAILY_ANSWER_CALLS,
+            cost_usd=cost,
+            first_day_calls=SEARCH_CALLS,
+            first_day_cost_usd=first_cost * SEARCH_CALLS / first_calls if first_calls and first_cost else first_cost,
+        )
+    if "logprobs" in instruments:
+        calls = cost = None
+        try:
+            target = resolve_model(request.models[0], with_registered_providers(store, reach))
+        except PramanaError:
+            pass
+        else:
+            calls, cost = _estimate_run(store, design_logprobs(request, target.provider), reach)
+        yield InstrumentCallsView(title="logprobs", instruments=("logprobs",), calls=calls, cost_usd=cost)
+
+
+def _estimate_run(store: Store, design: RunDesign, reach: ProviderAccess) -> tuple[int | None, float | None]:
+    """Return the calls to the model and the cost of a run; None if its cases or its model cannot be read here."""
+    try:
+        found = estimate(store, design.request, reach, built_in_cases=design.cases)
+    except PramanaError:
+        return None, None
+    return found.result_count, found.cost_usd
+
+
+def measure_instrument_calls(store: Store, watch: Watch, days: Sequence[WatchDay]) -> tuple[InstrumentCallsView, ...]:
+    """Return what the last measured day took, as far as its runs are stored; before the first day, an estimate."""
+    measured = [each.day for each in days if each.status == "measured"]
+    if not measured:
+        return estimate_instrument_calls(store, watch.request, watch.instruments)
+    linked: dict[RunPurpose, str] = {each.purpose: each.run_id for each in store.watches.list_runs(watch, measured[-1])}
+    on_cases = tuple(each for each in watch.instruments if each not in _PURPOSE_BY_INSTRUMENT)
+    rows: list[tuple[str, tuple[str, ...], RunPurpose]] = [(CASES_TITLE, on_cases, "batch")]
+    rows += [(name, (name,), purpose) for name, purpose in _PURPOSE_BY_INSTRUMENT.items() if name in watch.instruments]
+    return tuple(_measure_row(store, title, names, linked.get(purpose)) for title, names, purpose in rows)
+
+
+def _measure_row(store: Store, title: str, instruments: tuple[str, ...], run_id: str | None) -> InstrumentCallsView:
+    if run_id is None:
+        return InstrumentCallsView(title=title, instruments=instruments, calls=0, cost_usd=0.0, is_estimate=False)
+    spent = store.results.sum_spending(run_id)
+    return InstrumentCallsView(
+        title=title,
+        instruments=instruments,
+        calls=store.runs.read(run_id).stored,
+        cost_usd=None if spent.unknown_cost else spent.cost_usd,
+        is_estimate=False,
+    )
+
+
+def explain_unusable_instruments(basis: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return by instrument why a period measures nothing with it."""
+    found = dict[str, str]()
+    pinned = read_pinned_prompts(basis)
+    if pinned is not None and not pinned.cases:
+        found["answers"] = (
+            f"No border prompt was found in {pluralise(pinned.search_calls, 'call')} on {pinned.search_day}: the "
+            "answers were always the same, or empty. The watch goes on without this instrument."
+        )
+    if (basis or {}).get("has_logprobs") is False:
+        found["logprobs"] = "The endpoint sent no logprobs. The watch goes on without this instrument."
+    return found
+
+
+def name_instrument_groups(instruments: Sequence[str]) -> list[str]:
+    """Return the groups of instruments in the words of `--instruments`.
+
+    >>> name_instrument_groups(["pass_rate_down", "pass_rate_up", "longer"])
+    ['pass rate', 'length']
+    """
+    groups = {name: group for group, names in INSTRUMENT_GROUPS.items() for name in names}
+    known = [groups.get(each, each) for each in instruments if each in INSTRUMENTS]
+    return [each.replace("_", " ") for each in dict.fromkeys(known)]
