@@ -129,10 +129,12 @@ SECTIONS = {
         "RunList",
         "RunRecord",
         "compare",
+        "compare_several",
         "Report",
         "Estimate",
         "DetectionPlan",
         "Comparison",
+        "ComparisonTable",
         "JudgeReport",
         "Result",
         "parametrize",
@@ -263,7 +265,7 @@ def _signature(
     shown = [
         _parameter(*each) for each in zip(stated.args, defaults, strict=True) if each[0].arg not in ("self", "cls")
     ]
-    shown += ["*"] if stated.kwonlyargs else []
+    shown += [f"*{_parameter(stated.vararg, None)}"] if stated.vararg else ["*"] if stated.kwonlyargs else []
     shown += [_parameter(*each) for each in zip(stated.kwonlyargs, stated.kw_defaults, strict=True)]
     shown += [f"**{_parameter(stated.kwarg, None)}"] if stated.kwarg else []
     back = returns or (_type(node.returns) if node.returns else "")

@@ -63,13 +63,13 @@ def test_comparing_a_run_of_three_models_suggests_the_command_for_two() -> None:
     command = f"pramana compare {made} --model python:shop:before --new-model python:shop:after"
     names = "python:shop:before, python:shop:after, python:shop:third"
     with pytest.raises(InvalidInput, match=f"has 3 models: {names}; choose, for example: {command}$"):
-        compare_as_json(made)
+        compare_as_json(made, made)
     with pytest.raises(InvalidInput, match=r"--model python:shop:third --new-model python:shop:before$"):
         compare_as_json(made, "--model", "third")
     assert compare_as_json(made, "--model", "third", "--new-model", "before")[0] == 0
     quoted = Target("fake:fixed=Yes, please", "fake", "fixed=Yes, please")
     with pytest.raises(InvalidInput, match=r"--model 'fake:fixed=Yes, please' --new-model python:shop:before$"):
-        compare_as_json(store_models_run(quoted, A, B))
+        compare_as_json(*[store_models_run(quoted, A, B)] * 2)
 
 
 def test_a_model_is_never_compared_with_itself_in_one_run() -> None:

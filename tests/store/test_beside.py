@@ -76,6 +76,9 @@ def test_neighbours_and_pages_contain_only_results_that_match_every_filter(store
         number = digests.index(each.case)
         put_results(store, run.id, [make_result(each, Outcome.FAILED if number else Outcome.PASSED, f"case-{number}")])
     found = {(each.key.model, each.case_id): seq for seq, each in store.results.iterate(run.id)}
+    for model in ("a", "b", "c"):
+        one = [(seq, each) for seq, each in store.results.iterate(run.id) if each.key.model == model]
+        assert list(store.results.iterate(run.id, model=model)) == one
 
     def list_numbers(**wanted: Any) -> list[int]:
         return [seq for seq, _ in store.results.read_page(run.id, limit=500, **wanted)[0]]

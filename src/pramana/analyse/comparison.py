@@ -80,6 +80,8 @@ class Comparison(Struct, frozen=True):
     detail: str
     """The numbers behind it: difference, interval, test."""
     pairs: int
+    compared_cases: tuple[str, ...]
+    """The keys of the pairs."""
     base_rate: float | None
     new_rate: float | None
     difference: float | None
@@ -195,6 +197,7 @@ def compare(
         sentence=sentence,
         detail=_describe_evidence(evidence, base_rate, new_rate, labels),
         pairs=len(pairs),
+        compared_cases=tuple(each.case for each in pairs),
         base_rate=base_rate,
         new_rate=new_rate,
         difference=evidence.difference,

@@ -244,30 +244,38 @@ class DifferentCasesError(InvalidInput):
     """The two sides are not known to have the same cases."""
 
 
-def _count_shared_cases(before: ComparisonSource, after: ComparisonSource) -> int | None:
-    """Return how many planned cases both sides share; None if not known."""
-    known = before.read_case_digests(), after.read_case_digests()
-    return None if known[0] is None or known[1] is None else len(known[0] & known[1])
+class SideKeys(NamedTuple):
+    """How the answers of two sides find each other."""
+
+    pair_by_id: bool
+    """Whether cases are paired by ID, since a side has no digests."""
+    split_by_variant: bool
+    """Whether each variant is compared with itself; with one variant on each side, spoken replies may be compared with
+    typed ones."""
 
 
-def compare_sides(
-    before: ComparisonSource,
-    after: ComparisonSource,
-    *,
-    any_suite: bool,
-    any_judge: bool,
-    margin: float = MARGIN_POINTS,
-) -> ComparedSides:
-    """Compare two sides case by case; `margin` is in points."""
+def choose_side_keys(before: ComparisonSource, after: ComparisonSource) -> SideKeys:
+    """Return how the answers of two sides are paired."""
+    return SideKeys(
+        pair_by_id=not (before.has_case_digests and after.has_case_digests),
+        split_by_variant=max(len(before.variants), len(after.variants)) > 1,
+    )
+
+
+def parse_margin(points: float) -> float:
+    """Return a margin in points as a share; refuse what is not a number of points."""
     try:
-        valid = 0 <= margin <= 100
+        valid = 0 <= points <= 100
     except TypeError:  # from Python, anything may come
         valid = False
     if not valid:
-        raise InvalidInput(f"margin is a number of points from 0 to 100, found {describe_value(margin)}")
+        raise InvalidInput(f"margin is a number of points from 0 to 100, found {describe_value(points)}")
+    return points / 100
+
+
+def has_same_cases(before: ComparisonSource, after: ComparisonSource, *, any_suite: bool) -> bool:
+    """Return whether both sides are known to have the same cases; without `any_suite`, refuse others."""
     same = is_same_suite(before, after)
-    one_run = before.identity == after.identity and before.model != after.model
-    labels = make_model_labels(before.short_model_name, after.short_model_name) if one_run else TWO_RUN_LABELS
     if not same and not any_suite:
         shared = _count_shared_cases(before, after)
         said = [
@@ -283,10 +291,30 @@ def compare_sides(
                 else f"the {pluralise(shared, 'case')} that both sides have",
             ),
         )
-    by_id = not (before.has_case_digests and after.has_case_digests)
-    # If each side has only one variant, spoken replies may be compared with typed ones.
-    by_variant = max(len(before.variants), len(after.variants)) > 1
-    old, now = (_read_side(each, pair_by_id=by_id, split_by_variant=by_variant) for each in (before, after))
+    return same
+
+
+def _count_shared_cases(before: ComparisonSource, after: ComparisonSource) -> int | None:
+    """Return how many planned cases both sides share; None if not known."""
+    known = before.read_case_digests(), after.read_case_digests()
+    return None if known[0] is None or known[1] is None else len(known[0] & known[1])
+
+
+def compare_sides(
+    before: ComparisonSource,
+    after: ComparisonSource,
+    *,
+    any_suite: bool,
+    any_judge: bool,
+    margin: float = MARGIN_POINTS,
+) -> ComparedSides:
+    """Compare two sides case by case; `margin` is in points."""
+    share = parse_margin(margin)
+    one_run = before.identity == after.identity and before.model != after.model
+    labels = make_model_labels(before.short_model_name, after.short_model_name) if one_run else TWO_RUN_LABELS
+    same = has_same_cases(before, after, any_suite=any_suite)
+    keys = choose_side_keys(before, after)
+    old, now = read_side(before, keys), read_side(after, keys)
     found = weigh(
         old.outcomes,
         now.outcomes,
@@ -295,7 +323,7 @@ def compare_sides(
         base_judges=old.verdict_sources,
         new_judges=now.verdict_sources,
         any_judge=any_judge,
-        margin=margin / 100,
+        margin=share,
         labels=labels,
     )
     changed = [replace(each, labels=labels) for each in measure_changes(old.measurements, now.measurements)]
@@ -307,7 +335,7 @@ def compare_sides(
     return ComparedSides(
         found,
         changed,
-        [each._replace(labels=labels) for each in _find_request_differences(before, after)],
+        [each._replace(labels=labels) for each in find_request_differences(before, after)],
         (old, now),
         (before, after),
         compare_replies(old.answers, now.answers, left_out),
@@ -353,7 +381,7 @@ def is_same_suite(base: ComparisonSource, new: ComparisonSource) -> bool:
     return before == new.read_case_digests()
 
 
-def _find_request_differences(base: ComparisonSource, new: ComparisonSource) -> list[RequestDifference]:
+def find_request_differences(base: ComparisonSource, new: ComparisonSource) -> list[RequestDifference]:
     """Return the differences between the requests of two sides, as far as both recorded them."""
     found = []
     if base.system_prompt is not None and new.system_prompt is not None:
@@ -375,7 +403,7 @@ def _iterate_parameter_differences(base: ComparisonSource, new: ComparisonSource
             )
 
 
-def _read_side(source: ComparisonSource, *, pair_by_id: bool, split_by_variant: bool) -> ComparisonSide:
+def read_side(source: ComparisonSource, keys: SideKeys) -> ComparisonSide:
     """Read one side. If cases are paired by id, two cases with the same id are ambiguous and raise an error."""
     engines = set(source.engine_lines)
     answers: dict[str, list[tuple[int, Outcome, CaseMeasurements, ComparableAnswer]]] = {}
@@ -383,8 +411,8 @@ def _read_side(source: ComparisonSource, *, pair_by_id: bool, split_by_variant: 
     ids: dict[str, str] = {}
     digests: dict[str, str] = {}
     for each in source.iterate_answers():
-        case = each.case_id if pair_by_id or each.case_digest is None else each.case_digest
-        spoken = f" ({each.variant})" if split_by_variant and each.variant != "text" else ""
+        case = each.case_id if keys.pair_by_id or each.case_digest is None else each.case_digest
+        spoken = f" ({each.variant})" if keys.split_by_variant and each.variant != "text" else ""
         case += spoken
         known = digests.setdefault(case, each.case_digest or "")
         if each.case_digest and known not in ("", each.case_digest):

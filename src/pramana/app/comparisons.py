@@ -324,7 +324,7 @@ def compare_runs(app: App, _: User, request: CompareRequest) -> ComparisonView:
     try:
         whole = _compare_sources(app, before, after, request)
     except DifferentCasesError:
-        raise _make_missing_choice_error(
+        raise make_missing_choice_error(
             "the two runs may not have the same cases; to compare the cases that both runs have, send anySuite=true",
             "anySuite",
         ) from None
@@ -351,18 +351,22 @@ def _compare_sources(
     app: App, before: ComparisonSource, after: ComparisonSource, request: CompareRequest
 ) -> FullComparisonView:
     """Return the comparison of two runs, cached until one of them gets more results or is rescored."""
-    states: list[Any] = []
-    for each in (before, after):
-        run = app.store.runs.find_as_of_scoring(each.reference)
-        states += (each.name, run.stored, run.status, run.finished, *app.store.scorings.read_labels(run))
-    states += app.store.labels.read_state()
     options = request.any_suite, request.any_judge, request.margin
 
     def compare() -> FullComparisonView:
         any_suite, any_judge, margin = options
         return comparison_view(compare_sides(before, after, any_suite=any_suite, any_judge=any_judge, margin=margin))
 
-    return app.comparison_cache.get((*states, *options), compare)
+    return app.comparison_cache.get((*list_source_states(app, (before, after)), *options), compare)
+
+
+def list_source_states(app: App, sources: Iterable[ComparisonSource]) -> list[Any]:
+    """Return what identifies stored runs as they are now: it changes with more results, a rescoring or a label."""
+    states: list[Any] = []
+    for each in sources:
+        run = app.store.runs.find_as_of_scoring(each.reference)
+        states += (each.name, run.stored, run.status, run.finished, *app.store.scorings.read_labels(run))
+    return [*states, *app.store.labels.read_state()]
 
 
 def _find_sources(store: Store, request: CompareRequest) -> tuple[ComparisonSource, ComparisonSource]:
@@ -376,12 +380,13 @@ def _find_sources(store: Store, request: CompareRequest) -> tuple[ComparisonSour
     except ModelUnclear as error:
         names = {"model": "model", "new_model": "newModel"}
         example = " and ".join(f"{names[name]}={model}" for name, model in error.models.items())
-        raise _make_missing_choice_error(
+        raise make_missing_choice_error(
             f"{error.message}; choose, for example: {example}", names[error.missing]
         ) from None
 
 
-def _make_missing_choice_error(message: str, parameter: str) -> InvalidInput:
+def make_missing_choice_error(message: str, parameter: str) -> InvalidInput:
+    """Return the error for a choice that a client must make, with the parameter as the path of its problem."""
     return InvalidInput(message, [Problem(message, parameter)])
 
 

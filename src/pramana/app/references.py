@@ -1,15 +1,15 @@
 """Choose the two sides of a comparison: runs, results.json files and model names in, two readable sides out.
 
 Two models of one run can be the two sides; if it has exactly two, they need not be named. A model is never compared
-with itself in the same run.
+with itself in the same run. A table of three and more sides has all models of one run, or one model of each run.
 """
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pramana.analyse.summary import explain_outcome
 from pramana.analyse.voice import name_speech_recognition
@@ -134,6 +134,80 @@ def _explain_unclear_model(run: SideReference, model: str | None) -> str:
     return f"{run.title} has no model {quote_text(model)} (it has {named}){hint}"
 
 
+# ── Three and more sides ──
+
+
+class SeveralSides(NamedTuple):
+    """Several sides, and the place of the one that the others are compared with; None to compare every two."""
+
+    sources: list[ComparisonSource]
+    typed_references: list[str]
+    reference: int | None
+
+
+def resolve_several_sides(
+    references: Sequence[SideReference],
+    model: str | None = None,
+    new_model: str | None = None,
+    against: str | None = None,
+    open_reference: Callable[[str], SideReference] | None = None,
+) -> SeveralSides:
+    """Return the sides of a table: all models of one run, or one model of each of several runs.
+
+    `model` is the model of the first run, `new_model` that of the others, by default the same. `against` is a model of
+    the only run, one of the runs, or another run, which `open_reference` opens.
+    """
+    if len(references) == 1 and len(references[0].models) > 1:
+        run = references[0]
+        if model is not None or new_model is not None:
+            raise InvalidInput("all models of a run are compared: leave out the model, or name two models to compare")
+        place = None if against is None else find_model_index(run.models, against)
+        if against is not None and place is None:
+            raise InvalidInput(_explain_unclear_model(run, against))
+        count = len(run.models)
+        return SeveralSides([run.make_source(at) for at in range(count)], [run.typed_reference] * count, place)
+    chosen = [
+        (each, _choose_model(each, model if number == 0 else new_model or model, references))
+        for number, each in enumerate(references)
+    ]
+    place = None
+    if against is not None:
+        typed = [each.typed_reference for each in references]
+        if against not in typed and open_reference is not None:
+            other = open_reference(against)
+            added = (other, _choose_model(other, model, [other, *references]))
+            keys = [(each.identity, at) for each, at in chosen]
+            key = (other.identity, added[1])
+            chosen = chosen if key in keys else [added, *chosen]
+            place = keys.index(key) if key in keys else 0
+        else:
+            place = typed.index(against)
+    seen: set[tuple[str, int]] = set()
+    for each, at in chosen:
+        if (each.identity, at) in seen:
+            raise InvalidInput(f"{each.title} is named twice with the model {each.models[at].typed}")
+        seen.add((each.identity, at))
+    if len(chosen) < 2:
+        raise InvalidInput(
+            f"{references[0].title} has one model, {references[0].models[0].typed}; a comparison needs a second side"
+        )
+    return SeveralSides(
+        [each.make_source(at) for each, at in chosen], [each.typed_reference for each, _ in chosen], place
+    )
+
+
+def _choose_model(run: SideReference, model: str | None, references: Sequence[SideReference]) -> int:
+    place = _find_model_index(run, model)
+    if place is None:
+        raise ModelUnclear(
+            _explain_unclear_model(run, model),
+            [each.typed_reference for each in references],
+            {"model": run.models[0].typed},
+            "model",
+        )
+    return place
+
+
 # ── References ──
 
 
@@ -220,7 +294,8 @@ def reference_to_baseline(store: Store, reference: str, new: str | None = None) 
     if new is not None:
         with suppress(NotFound):
             other_than = store.runs.find_as_of_scoring(new).id
-    return make_run_reference(store, store.runs.find_baseline(reference, other_than).reference)
+    found = make_run_reference(store, store.runs.find_baseline(reference, other_than).reference)
+    return replace(found, typed_reference=reference)
 
 
 def _name_with_date(name: str, created_at: str | None) -> str:
@@ -231,10 +306,8 @@ def _make_run_source(store: Store, run: Run, target: Target, title: str) -> Comp
     typed = target.typed
 
     def answers() -> Iterator[ComparedAnswer]:
-        for seq, result in store.results.iterate(run, with_raw=False):
+        for seq, result in store.results.iterate(run, with_raw=False, model=typed):
             key, reply = result.key, result.reply
-            if key.model != typed:
-                continue
             # Without a request (no reply, or a cached one), or with a call, there is no latency to compare.
             timed = reply if reply and not reply.cached and reply.call is None else None
             yield ComparedAnswer(

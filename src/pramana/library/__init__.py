@@ -47,13 +47,13 @@ from pramana.store import open_store
 
 if TYPE_CHECKING:  # what only some calls need is imported by them: it takes as long as a short run
     from pramana.app.references import SideReference
-    from pramana.library.comparison import Comparison
+    from pramana.library.comparison import Comparison, ComparisonTable
     from pramana.library.estimates import Estimate
     from pramana.store.store import Store
 
 __all__ = [
-    "Report", "compare", "estimate", "evaluate", "evaluate_async", "load_report", "resume", "resume_async", "runs",
-    "stream",
+    "Report", "compare", "compare_several", "estimate", "evaluate", "evaluate_async", "load_report", "resume",
+    "resume_async", "runs", "stream",
 ]  # fmt: skip
 
 StoredRun = str | Report | RunRecord
@@ -517,6 +517,41 @@ def compare(
         except ModelUnclear as error:
             raise InvalidInput(error.explain_python_call()) from None
         return make_comparison(compare_sides(*sides, any_suite=any_suite, any_judge=any_judge, margin=margin))
+
+
+@hide_internal_frames
+def compare_several(
+    *runs: StoredRun | Path,
+    against: StoredRun | Path | None = None,
+    model: str | None = None,
+    new_model: str | None = None,
+    any_suite: bool = False,
+    any_judge: bool = False,
+    margin: float = 5.0,
+) -> ComparisonTable:
+    """Compare three and more runs, or all models of one run, and decide all pairs together.
+
+    The returned table has all sides by pass rate, and every pair with its difference, its p-value and Holm's adjusted
+    p-value: the chance that the table calls any side better that is not is at most 5 %. With `against`, a run or the
+    name of a model of the only run, each side is compared only with that one, and Holm corrects for fewer comparisons.
+    The other arguments are those of `compare`; for runs with several models, `model` names the model of the first run,
+    and `new_model` that of the others.
+    """
+    from pramana.app.references import ModelUnclear, resolve_several_sides
+    from pramana.library.comparison import make_comparison_table
+
+    if not runs:
+        raise InvalidInput("pass the runs to compare, or one run with several models")
+    with ExitStack() as stack:
+        opened = [_open_reference(each, stack) for each in runs]
+        name = against if against is None or isinstance(against, str) else _open_reference(against, stack).identity
+        try:
+            several = resolve_several_sides(
+                opened, model, new_model, name, lambda reference: _open_reference(reference, stack)
+            )
+        except ModelUnclear as error:
+            raise InvalidInput(f"{error.message}; name one: model={error.models['model']!r}") from None
+        return make_comparison_table(several, any_suite=any_suite, any_judge=any_judge, margin=margin)
 
 
 def _open_reference(given: StoredRun | Path, stack: ExitStack) -> SideReference:

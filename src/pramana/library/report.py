@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from pramana.app.rescoring import ScoringView
     from pramana.app.views import ResultDetailView
+    from pramana.library.comparison import ComparisonTable
     from pramana.library.judge_report import JudgeReport
     from pramana.library.sameness import Sameness
     from pramana.report.exporters import Exporter
@@ -284,7 +285,20 @@ class Report:
             ) from None
         return path
 
-    # ── Two models of the run ──
+    # ── The models of the run ──
+
+    def compare_models(self, against: str | None = None, *, any_judge: bool = False) -> "ComparisonTable":
+        """Compare every two models of the run, or each with the model `against`, and decide all pairs together.
+
+        The table is that of `pramana.compare_several(report)`; `pramana.compare(report)` compares two models in detail.
+        """
+        from pramana.app.references import make_run_reference, resolve_several_sides
+        from pramana.library.comparison import make_comparison_table
+
+        __tracebackhide__ = True
+        with closing(open_store(self._store_url)) as store:
+            several = resolve_several_sides([make_run_reference(store, self.run.reference)], against=against)
+            return make_comparison_table(several, any_suite=False, any_judge=any_judge, margin=5.0)
 
     def same(self, model_a: str | None = None, model_b: str | None = None) -> "Sameness":
         """Test whether two models of the run are the same, by the replies that it stored; nothing is sent.

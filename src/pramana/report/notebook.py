@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
-from pramana.analyse.numbers import pluralise
+from pramana.analyse.numbers import format_interval, pluralise
 from pramana.analyse.summary import Rate, Summary
 from pramana.app.comparison_sides import describe_request_differences
+from pramana.app.comparison_tables import ComparisonTableView
 from pramana.app.comparisons import FlipView, FullComparisonView
 from pramana.app.views import ResultDetailView
 from pramana.model import Run
 from pramana.report import figures
+from pramana.report.comparison_table import PAIR_HEADS, describe_pair, make_pair_cells
 from pramana.report.markup import SafeHtml, join_html, render_untrusted_text, tag
 
 SHOWN_FAILURES = 10
@@ -67,6 +69,31 @@ def render_comparison(comparison: FullComparisonView) -> SafeHtml:
             _render_table(("case", "change"), [_make_flip_cells(each) for each in flips[:SHOWN_FLIPS]]),
         ]
     return tag("div", join_html(parts))
+
+
+def render_comparison_table(table: ComparisonTableView) -> SafeHtml:
+    """Return a table of three and more sides as an HTML fragment."""
+    sides = [
+        (
+            render_untrusted_text(each.name),
+            f"{each.passed:,} of {each.answers:,}",
+            figures.format_percent(each.pass_rate),
+            format_interval(each.interval),
+        )
+        for each in table.sides
+    ]
+    pairs = [
+        (render_untrusted_text(describe_pair(each, table.against)), *make_pair_cells(each)) for each in table.pairs
+    ]
+    said = (*table.notes, *table.judges, *table.hash_mismatches)
+    return tag(
+        "div",
+        tag("p", tag("b", render_untrusted_text(table.sentence))),
+        *(tag("p", render_untrusted_text(each)) for each in said),
+        _render_table(("side", "passed", "pass rate", "95 % interval"), sides),
+        _render_table(("result", *(each.lower() for each in PAIR_HEADS)), pairs),
+        tag("p", table.note_on_intervals),
+    )
 
 
 def _make_flip_cells(flip: FlipView) -> tuple[SafeHtml, SafeHtml]:

@@ -73,11 +73,18 @@ class Results(StorePart):
     # ── Streams ──
 
     def iterate(
-        self, run: RunRef, after_seq: int = 0, scoring: int | None = None, *, with_raw: bool = True
+        self,
+        run: RunRef,
+        after_seq: int = 0,
+        scoring: int | None = None,
+        *,
+        with_raw: bool = True,
+        model: str | None = None,
     ) -> Iterator[NumberedResult]:
         """Yield the results after a sequence number, each with its newest checks, or those as of a scoring.
 
-        `raw=False` leaves out the raw responses, which summaries do not need.
+        `with_raw=False` leaves out the raw responses, which summaries do not need. `model` selects one model, as it was
+        typed.
         """
         with self._database.read_transaction() as connection:
             found = read_run(connection, run)
@@ -86,7 +93,8 @@ class Results(StorePart):
             )
         run_no = found.number
         while True:
-            mine = (results.c.run_no == run_no, results.c.seq > after_seq)
+            mine = [results.c.run_no == run_no, results.c.seq > after_seq]
+            mine += [results.c.model == escape_text(model)] if model is not None else []
             with self._database.read_transaction() as connection:
                 some = _read_results(connection, mine, among, with_raw=with_raw, limit=CHUNK_ROWS)
             if not some:

@@ -8,6 +8,7 @@ import pytest
 
 from pramana.app import comparisons
 from pramana.app.comparison_sides import compare_sides
+from pramana.app.comparison_tables import ComparisonTableView
 from pramana.app.comparisons import ComparisonView
 from pramana.hash import hash_case
 from pramana.model import Check, Outcome, Plan, RecordedCall, Reply, Result, ResultKey, Target
@@ -20,6 +21,7 @@ from .test_models import add_run, make_case
 from .test_runs import SCENARIOS, start_run, wait_for_run
 
 SHAPE = make_documentation_model(ComparisonView)
+TABLE_SHAPE = make_documentation_model(ComparisonTableView)
 
 
 def test_two_runs_are_compared_with_the_interval_of_the_difference(client_per_store: Client) -> None:
@@ -112,6 +114,69 @@ def test_runs_with_several_models_require_a_model(client: Client) -> None:
     assert [each["path"] for each in refused.json["details"]] == ["model"]
     refused = client.get(f"/api/compare?base={run}&new={run}&model=fake:echo&newModel=fake")
     assert [each["path"] for each in refused.json["details"]] == ["newModel"]
+
+
+def test_three_models_of_a_run_are_a_table_with_holms_p_values(client: Client) -> None:
+    models = ["fake:echo", "fake:fixed=tungsten SIGKILL", "fake:fixed=Ben"]
+    run = start_run(client, models=models, judge="fake:fixed=YES")
+    wait_for_run(client, run)
+    data = client.get(f"/api/compare/table?run={run}").data
+    TABLE_SHAPE.model_validate(data)
+    assert (data["against"], data["comparisons"], len(data["sides"])) == (None, 3, 3)
+    rates = [each["passRate"] for each in data["sides"]]
+    assert rates == sorted(rates, reverse=True)
+    for each in data["pairs"]:
+        low, high = each["interval"]
+        assert low <= each["difference"] <= high
+        assert each["adjustedPValue"] >= each["pValue"]
+        two = f"/api/compare?base={run}&new={run}&model={quote(each['base'])}&newModel={quote(each['new'])}"
+        assert client.get(two).data["pValue"] == each["pValue"]
+    data = client.get(f"/api/compare/table?run={run}&against=fake:echo").data
+    TABLE_SHAPE.model_validate(data)
+    assert [each["base"] for each in data["pairs"]] == ["fake:echo"] * 2
+
+
+def test_a_table_names_the_choice_that_is_missing(client: Client) -> None:
+    several = start_run(client, models=["fake:echo", "fake:fixed=Paris", "fake:fixed=Rome"])
+    single = [start_run(client, models=["fake:echo"]) for _ in range(2)]
+    for each in (several, *single):
+        wait_for_run(client, each)
+    two, every = (
+        f"/api/compare/table?{'&'.join(f'run={each}' for each in some)}" for some in (single, [*single, several])
+    )
+    assert [each["name"] for each in client.get(two).data["sides"]] == single
+    refused = client.get(every)
+    assert (refused.status, [each["path"] for each in refused.json["details"]]) == (400, ["model"])
+    assert "model=fake:echo" in refused.error
+    assert len(client.get(f"{every}&model=fake:echo").data["pairs"]) == 3
+    for query in (
+        "",
+        "?run=",
+        f"?run={several}&margin=nan",
+        f"?run={several}&against=no",
+        f"?run={single[0]}",
+        "?run=" + "&run=".join(["a"] * 51),
+    ):
+        assert client.get(f"/api/compare/table{query}").status == 400, query
+    assert client.get(f"/api/compare/table?run={single[0]}&run=nobody").status == 404
+    many = start_run(client, models=[f"fake:fixed={each}" for each in range(11)])
+    wait_for_run(client, many)
+    refused = client.get(f"/api/compare/table?run={many}")
+    assert (refused.status, [each["path"] for each in refused.json["details"]]) == (400, ["against"])
+    assert len(client.get(f"/api/compare/table?run={many}&against=fake:fixed=3").data["pairs"]) == 10
+
+
+def test_a_table_of_other_cases_needs_any_suite(client: Client) -> None:
+    client.post("/api/scenarios/import", {"yaml": SCENARIOS, "mode": "skip"})
+    base = start_run(client)
+    new = client.post("/api/runs", {"scenarios": "all", "models": ["fake:echo"]}).data["id"]
+    for each in (base, new):
+        wait_for_run(client, each)
+    refused = client.get(f"/api/compare/table?run={base}&run={new}")
+    assert (refused.status, [each["path"] for each in refused.json["details"]]) == (400, ["anySuite"])
+    found = client.get(f"/api/compare/table?run={base}&run={new}&anySuite=true").data
+    TABLE_SHAPE.model_validate(found)
+    assert (found["comparisons"], found["pairs"][0]["interval"]) == (0, None)
 
 
 def test_a_model_cannot_be_compared_with_itself_in_one_run(client: Client) -> None:

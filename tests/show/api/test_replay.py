@@ -113,6 +113,7 @@ REQUESTS = (
         "/api/compare?base={text}&new={text}&model=fake:fixed=Ben&newModel=fake:echo&pageSize=2",
         "/api/compare?base={text}&new={errored}&model=fake:fixed=Ben", "/api/compare?base={errored}&new={other}&anySuite=true",
         "/api/compare?base={voice}&new={voice}", "/api/compare?base=nobody&new={text}", "/api/compare",
+        "/api/compare/table?run={text}&against=fake:echo", "/api/compare/table?run={text}&run=nobody", "/api/compare/table",
         "/api/same", "/api/same/{text}?modelA=fake:fixed=Ben&modelB=fake:echo", "/api/same/nobody",
     ),
     ApiRequest("POST", "/api/same", {"models": ["fake"], "calls": 1}),

@@ -16,8 +16,10 @@ from msgspec.structs import replace
 from pydantic import Field
 from pydantic.alias_generators import to_camel, to_snake
 
+from pramana.analyse.joint_comparison import MAX_SIDES_WITH_REFERENCE
 from pramana.analyse.summary import Summary
-from pramana.app import Credential, calls, comparisons, rescoring, runs
+from pramana.app import Credential, calls, comparison_tables, comparisons, rescoring, runs
+from pramana.app.comparison_tables import ComparisonTableView
 from pramana.app.comparisons import ComparisonView
 from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDetailView, RunView
 from pramana.errors import InvalidInput
@@ -455,3 +457,40 @@ async def compare_runs(
     )
     found = await comparisons.compare_runs(app, caller, wanted)
     return make_success_response(found, make_page_meta(page, page_size, found.lost + found.gained))
+
+
+@compare_router.get(
+    "/api/compare/table", summary="Compare three and more runs or models", **document_route(ComparisonTableView, 404)
+)
+async def compare_several_runs(
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(comparison_tables.compare_several_runs)],
+    run: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=200)]],
+        Query(max_length=MAX_SIDES_WITH_REFERENCE, description="Run; repeat for several, or one with several models"),
+    ],
+    against: Annotated[
+        str | None, Query(max_length=500, description="Run, or model of the only run, to compare every other side with")
+    ] = None,
+    model: Annotated[str | None, Query(max_length=500)] = None,
+    new_model: Annotated[str | None, Query(alias="newModel", max_length=500)] = None,
+    *,
+    any_suite: Annotated[bool, Query(alias="anySuite")] = False,
+    any_judge: Annotated[bool, Query(alias="anyJudge")] = False,
+    margin: Annotated[float, Query(ge=0, le=100, description="Largest acceptable loss, in points")] = 5.0,
+) -> Response:
+    """Compare every two of up to ten sides, or each side with one of them; all pairs are decided together (Holm).
+
+    The sides are all models of one run, or one model of each run. If a choice is missing, the error's details name it
+    as their `path`: model, against or anySuite.
+    """
+    wanted = comparison_tables.CompareSeveralRequest(
+        run=tuple(run),
+        against=against,
+        model=model,
+        new_model=new_model,
+        any_suite=any_suite,
+        any_judge=any_judge,
+        margin=margin,
+    )
+    return make_success_response(await comparison_tables.compare_several_runs(app, caller, wanted))

@@ -1,7 +1,8 @@
-"""`pramana compare`: which of two runs or models is better, or that the evidence is not enough to decide.
+"""`pramana compare`: which of two or more runs or models is better, or that the evidence is not enough to decide.
 
 Each side is a stored run or a `results.json`. Besides the verdicts, it prints times and misheard words as far as both
-sides have them, how their requests differ, and which embedded models ran on different engines.
+sides have them, how their requests differ, and which embedded models ran on different engines. Three and more sides
+make a table of all pairs instead.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pramana.analyse.pairing import Pair
     from pramana.app.comparison_sides import ComparedSides
     from pramana.app.comparisons import FullComparisonView
-    from pramana.app.references import SideReference
+    from pramana.app.references import SeveralSides, SideReference
     from pramana.app.replies import ReplyPairView
 
 MAX_SHOWN_CASES = 20
@@ -47,6 +48,8 @@ def _parse_max_slower(context: click.Context, option: click.Parameter, value: st
 @click.command()
 @click.argument("base")
 @click.argument("new", required=False)
+@click.argument("more", nargs=-1)
+@click.option("--against", default=None, metavar="SIDE", help="Compare each side only with SIDE: a run, file or model.")
 @click.option("--model", default=None, help="Model to compare, if runs have several.")
 @click.option("--new-model", default=None, help="Model to compare on the new side [default: as --model]")
 @click.option("--any-suite", is_flag=True, help="Compare although the suites differ; cases are still paired.")
@@ -84,7 +87,9 @@ def _parse_max_slower(context: click.Context, option: click.Parameter, value: st
 def compare(
     base: str,
     new: str | None,
+    more: tuple[str, ...],
     *,
+    against: str | None,
     model: str | None,
     new_model: str | None,
     any_suite: bool,
@@ -95,11 +100,15 @@ def compare(
     example_count: int | None,
     as_json: bool,
 ) -> int:
-    """Compare two runs, or two models of one run, case by case.
+    """Compare runs, or models of one run, case by case.
 
-    BASE and NEW are runs (by ID, name, or `latest`) or results.json files. Without NEW, two models of BASE are
-    compared; if it has more than two, name them with --model and --new-model. Cases that flipped are shown with both
+    BASE and NEW are runs (by ID, name, or `latest`) or results.json files. Without NEW, the models of BASE are
+    compared; to compare two of several, name them with --model and --new-model. Cases that flipped are shown with both
     replies and the reasons; after them, replies that changed while the verdict stayed the same.
+
+    Three and more sides (BASE NEW MORE..., or a run of so many models) make a table: all sides by pass rate, and each
+    pair with its difference and Holm's p-value, so the chance that any winner is a false one is at most 5 %. With
+    --against, each side is compared with SIDE only.
 
     Cases that the two sides judged with different judges, or with different versions of a check, are left out. If each
     model judges itself, two models have different judges.
@@ -107,21 +116,33 @@ def compare(
     Exit code: 1 for a proven loss whose interval reaches beyond the margin, 4 if no case can be compared, otherwise 0;
     the first lines say how large a loss cannot be excluded. With --fail-on inconclusive, the exit code is 4 unless a
     loss as large as the margin is excluded. For two models of one run, 1 means that the second is worse. With
-    --max-slower, the exit code is the worse one of times and verdicts (1, then 4, then 0).
+    --max-slower, the exit code is the worse one of times and verdicts (1, then 4, then 0). A table exits with the worst
+    code of its comparisons with SIDE; without --against, with 4 if no case can be compared, otherwise 0.
     """
     from pramana.analyse.changes import decide_slowdown
     from pramana.app.comparison_sides import compare_sides
     from pramana.app.comparisons import comparison_view
-    from pramana.app.references import resolve_sides
+    from pramana.app.references import resolve_several_sides, resolve_sides
 
-    if example_count is None:
-        example_count = SHOWN_REPLIES_JSON if as_json else SHOWN_REPLIES
     with ExitStack() as stack:
-        references = (
-            open_reference(base, stack, is_base=True, new=new),
-            None if new is None else open_reference(new, stack),
-        )
-        sides = resolve_sides(*references, model, new_model)
+        first = open_reference(base, stack, is_base=True, new=new)
+        others = [open_reference(each, stack) for each in (new, *more) if each is not None]
+        names_no_model = new is None and model is None and new_model is None
+        if more or against is not None or (names_no_model and len(first.models) > 2):
+            _refuse_options_for_two_sides(max_slower, example_count, fail_on, against)
+            several = resolve_several_sides(
+                [first, *others],
+                model,
+                new_model,
+                against,
+                lambda reference: open_reference(reference, stack, is_base=True, new=base),
+            )
+            return _print_table(
+                several, any_suite=any_suite, any_judge=any_judge, margin=margin, fail_on=fail_on, as_json=as_json
+            )
+        if example_count is None:
+            example_count = SHOWN_REPLIES_JSON if as_json else SHOWN_REPLIES
+        sides = resolve_sides(first, others[0] if others else None, model, new_model)
         made = compare_sides(*sides, any_suite=any_suite, any_judge=any_judge, margin=margin)
         view = comparison_view(made, example_count)
     found, changed = made.comparison, made.measured_changes
@@ -130,11 +151,7 @@ def compare(
     if as_json:
         beside: dict[str, Any] = {"changed": [each.sentence for each in changed if each.sentence], "exit_code": code}
         if max_slower and decision:
-            beside["slower"] = {
-                "limit": max_slower.text,
-                "exit_code": decision.exit_code,
-                "sentence": decision.sentence,
-            }
+            beside["slower"] = _slowdown_to_plain(max_slower, decision)
         terminal.print_json({**terminal.views_to_plain(view), **beside})
         return code
     _print_conclusions(made, view, decision)
@@ -143,6 +160,48 @@ def compare(
         click.echo(
             "\nTo use one judge for both, run: pramana rescore RUN --judge MODEL. To compare anyway, add --any-judge"
         )
+    return code
+
+
+def _slowdown_to_plain(limit: "Limit", decision: "ExitDecision") -> dict[str, Any]:
+    return {"limit": limit.text, "exit_code": decision.exit_code, "sentence": decision.sentence}
+
+
+def _refuse_options_for_two_sides(
+    max_slower: "Limit | None", example_count: int | None, fail_on: "FailOn", against: str | None
+) -> None:
+    """Refuse what a table of several sides has not, instead of ignoring it."""
+    for option, is_given in (("--max-slower", max_slower is not None), ("--show", example_count is not None)):
+        if is_given:
+            raise InvalidInput(
+                f"{option} needs exactly two sides, but a table has more; compare two runs, or name two models with "
+                "--model and --new-model"
+            )
+    if fail_on == "inconclusive" and against is None:
+        raise InvalidInput(
+            "--fail-on inconclusive needs a side that the others may not be worse than; name it with --against"
+        )
+
+
+def _print_table(
+    several: "SeveralSides", *, any_suite: bool, any_judge: bool, margin: float, fail_on: "FailOn", as_json: bool
+) -> int:
+    """Print the table of several sides, and return its exit code."""
+    from pramana.analyse.joint_comparison import decide_exit_code
+    from pramana.app.comparison_tables import TooManySidesError, compare_several_sides
+    from pramana.report.comparison_table import render_comparison_table
+
+    try:
+        made = compare_several_sides(several, any_suite=any_suite, any_judge=any_judge, margin=margin)
+    except TooManySidesError as error:
+        raise InvalidInput(f"{error}: add --against SIDE") from None
+    code = decide_exit_code(made.pairs, has_reference=several.reference is not None, fail_on=fail_on)
+    if as_json:
+        terminal.print_json({**terminal.views_to_plain(made.view), "exit_code": code})
+        return code
+    for warning in made.view.hash_mismatches:
+        click.echo(terminal.wrap_text(f"Warning: {warning}"), err=True)
+    click.echo(render_comparison_table(made.view, terminal.get_terminal_columns()))
     return code
 
 

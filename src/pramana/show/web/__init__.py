@@ -24,6 +24,7 @@ PAGE_MODULES = (
     "run",
     "results",
     "compare",
+    "comparison_table",
     "judges",
     "labelling",
     "drift",

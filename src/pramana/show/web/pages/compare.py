@@ -64,10 +64,16 @@ async def show_compare_page(context: PageContext) -> None:
                 page=None,
             )
             parts.add_link_button("Swap the sides", swapped)
+        parts.add_link_button("Compare several", make_url("/compare/table", run=_list_runs_for_table(query)))
     if both:
         await _show_live_comparison(context)
     with parts.open_box("screen-only" if both else ""):
         await _draw_chooser(context, has_both_sides=both)
+
+
+def _list_runs_for_table(query: Mapping[str, str]) -> list[str]:
+    """Return the runs of the address, each once: what a table with more sides begins with."""
+    return list(dict.fromkeys(query[which] for which in _LABELS_BY_SIDE if query.get(which)))
 
 
 async def _show_live_comparison(context: PageContext) -> None:
@@ -261,6 +267,9 @@ def _add_model_links(context: PageContext, model_query_parameter: str, base: Run
         else:
             parts.add_paragraph("Choose the model to compare it with:")
         with parts.open_box("row"):
+            if one_run and model_query_parameter == "model" and len(run.models) > 2:
+                every = make_url("/compare/table", run=run.reference)
+                parts.add_link_button(f"All {len(run.models):,} models", every, "primary")
             for model in run.models:
                 changed = {model_query_parameter: model, "page": None}
                 if model_query_parameter == "model" and not context.query.get("newModel"):
@@ -374,7 +383,7 @@ class _SideSelection:
 
 
 def _draw_form(selection: _SideSelection) -> None:
-    options = {reference: _make_run_label(run) for reference, run in selection.runs.items()}
+    options = {reference: make_run_label(run) for reference, run in selection.runs.items()}
 
     runs: dict[str, ui.select] = {}
 
@@ -420,7 +429,7 @@ def _draw_form(selection: _SideSelection) -> None:
             parts.add_button("Compare", open_comparison, "primary")
 
 
-def _make_run_label(run: RunView) -> str:
+def make_run_label(run: RunView) -> str:
     """Return the label of a run in a select field."""
     some = run.models[:3]
     short = shorten_names(some, NARROW_NAME)

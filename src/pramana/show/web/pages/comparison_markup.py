@@ -130,9 +130,9 @@ def render_verdict(data: ComparisonView, noun: Noun = "case") -> SafeHtml:
             tag(
                 "p",
                 "Difference of the pass rate: ",
-                tag("strong", _use_typographic_minus(format_difference_in_points(data.difference)), class_="number"),
-                f", 95 % interval {_use_typographic_minus(format_difference_in_points(low))} to "
-                f"{_use_typographic_minus(format_difference_in_points(high))}.",
+                tag("strong", use_typographic_minus(format_difference_in_points(data.difference)), class_="number"),
+                f", 95 % interval {use_typographic_minus(format_difference_in_points(low))} to "
+                f"{use_typographic_minus(format_difference_in_points(high))}.",
             ),
             draw_difference(data.difference, data.interval),
             tag("p", explain_p_value(data.p_value, data.test, noun), class_="quiet small"),
@@ -270,8 +270,8 @@ def _render_measurement_row(each: ChangeView, noun: Noun) -> tuple[HtmlChild, ..
         f"{named} ({'median' if timed else 'share of all'})",
         _format_bounds(each.base, shown),
         _format_bounds(each.new, shown),
-        _use_typographic_minus(_format_bounds(each.difference, by)),
-        _use_typographic_minus(" to ".join(ends)) or f"too few {noun}s",
+        use_typographic_minus(_format_bounds(each.difference, by)),
+        use_typographic_minus(" to ".join(ends)) or f"too few {noun}s",
         f"{each.cases:,}",
     )
 
@@ -284,7 +284,7 @@ def _format_bounds(bounds: Sequence[float | None], formatter: Any) -> str:
     return f"≥ {formatter(low)}" if low is not None else f"≤ {formatter(high)}" if high is not None else "unknown"
 
 
-def _use_typographic_minus(difference: str) -> str:
+def use_typographic_minus(difference: str) -> str:
     """Return a difference with a typographic minus; the terminal uses a hyphen, which can be searched for."""
     return difference.replace("-", "−")
 

@@ -163,6 +163,8 @@ class _RunPage:
                 parts.add_button("Cancel", self._cancel)
         elif status in ("stopped", "interrupted", "cancelled") and may(resume_run):
             parts.add_button("Resume", self._resume, "primary")
+        if len(self._run.models) > 2:
+            parts.add_link_button("Compare all models", make_url("/compare/table", run=self._reference))
         parts.add_link_button("Compare with another run", make_url("/compare", new=self._reference))
         if _has_judged_replies(self._run):
             if may(read_labelling, save_label) and status not in ACTIVE_STATUSES:
