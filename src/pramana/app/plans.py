@@ -126,7 +126,7 @@ class PlanRequest(Struct, frozen=True, kw_only=True):
     ] = 0.5
     margin: Annotated[
         Share,
-        Meta(title="Margin", description="Loss that a comparison should exclude if nothing changed, as a share"),
+        Meta(title="Margin", description="Loss that a comparison should rule out if nothing changed, as a share"),
     ] = 0.05
     case_count: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
@@ -134,7 +134,10 @@ class PlanRequest(Struct, frozen=True, kw_only=True):
     ] = None
     instruments: Annotated[
         Annotated[int, Meta(ge=1, le=100)],
-        Meta(title="Instruments", description="Instruments of the watch, which together keep one false-alarm rate"),
+        Meta(
+            title="Instruments",
+            description="Number of instruments of the watch, which together keep one false-alarm rate",
+        ),
     ] = TEXT_INSTRUMENTS
     budget: Budget | None = None
     watch: Annotated[

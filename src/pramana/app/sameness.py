@@ -85,7 +85,9 @@ class SameView(View, frozen=True, kw_only=True):
     sentence: str
     pairs: Annotated[int, Meta(description="Pairs of calls that both endpoints answered")]
     calls: Annotated[int, Meta(description="Stored calls, those of the search for border prompts included")]
-    max_calls: Annotated[int | None, Meta(description="Most calls; null for a run that is no test of two endpoints")]
+    max_calls: Annotated[
+        int | None, Meta(description="Maximum number of calls; null for a run that is no test of two endpoints")
+    ]
     odds: Annotated[float, Meta(description="Largest odds against chance so far, over all instruments that decide")]
     p_value: Annotated[float, Meta(description="Valid whenever one looks: one over the largest odds")]
     instruments: tuple[InstrumentView, ...]

@@ -26,7 +26,7 @@ from pramana.app.server import CallerView, ServerView
 from pramana.errors import InvalidInput
 from pramana.show.api import THREADS_BY_STORE_KIND
 from pramana.show.api.gate import Gate
-from pramana.show.api.peer import is_same_os_account
+from pramana.show.api.peer import is_from_own_os_account
 from pramana.show.cli import pramana
 from pramana.store import open_store
 from pramana.store.scenarios import Scenarios, StoredScenario
@@ -595,20 +595,20 @@ def test_the_peer_account_is_found_for_each_address_family(family: int, host: st
         near, _ = listening.accept()
         with near:
             client, server = near.getpeername()[:2], near.getsockname()[:2]
-            assert is_same_os_account(client, server)
-            assert not is_same_os_account((client[0], client[1] ^ 1), server)
-            assert not is_same_os_account(("203.0.113.7", client[1]), server)
+            assert is_from_own_os_account(client, server)
+            assert not is_from_own_os_account((client[0], client[1] ^ 1), server)
+            assert not is_from_own_os_account(("203.0.113.7", client[1]), server)
             other.close()
-            assert not is_same_os_account(client, server), "a socket that was closed is nobody's any more"
-    assert not is_same_os_account(None, None)
-    assert not is_same_os_account(("testclient", 1), ("testserver", 2))
+            assert not is_from_own_os_account(client, server), "a socket that was closed is nobody's any more"
+    assert not is_from_own_os_account(None, None)
+    assert not is_from_own_os_account(("testclient", 1), ("testserver", 2))
 
 
 def test_a_socket_that_listens_on_the_port_is_not_the_peer() -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
-        assert not is_same_os_account(listening.getsockname(), ("127.0.0.1", 9))
+        assert not is_from_own_os_account(listening.getsockname(), ("127.0.0.1", 9))
 
 
 def test_a_token_is_needed_if_the_kernel_does_not_identify_the_peer(
@@ -632,7 +632,7 @@ def test_the_peer_account_is_looked_up_once_per_connection(client: Client, monke
         asked.append(given)
         return True
 
-    monkeypatch.setattr("pramana.show.api.gate.is_same_os_account", record_lookup)
+    monkeypatch.setattr("pramana.show.api.gate.is_from_own_os_account", record_lookup)
     parts = urlsplit(client.url)
     for _ in range(2):
         connection = http.client.HTTPConnection(str(parts.hostname), parts.port)

@@ -32,7 +32,7 @@ def find_start(page: Page) -> Locator:
 
 
 def find_models(page: Page) -> Locator:
-    return page.get_by_role("list", name="Each model that was added")
+    return page.get_by_role("list", name="Added so far: model")
 
 
 def add_model(page: Page, model: str) -> None:

@@ -47,7 +47,7 @@ from pramana.store.submissions import (
 )
 
 router = APIRouter(tags=["community"])
-_Read = TypeVar("_Read", Submission, Batch)
+_Submitted = TypeVar("_Submitted", Submission, Batch)
 _TOO_DEEP_MESSAGE = f"nested more than {jsonl.MAX_JSON_DEPTH} levels deep"
 _encode = msgspec.json.Encoder().encode
 _COLOURS_BY_MIN_PASS_RATE = ((0.9, GREEN), (0.7, YELLOW), (0.0, RED))
@@ -147,7 +147,7 @@ def _status_response(status: Status, data: msgspec.Struct) -> Response:
 # ── Reading ──
 
 
-def _read_body(body: bytes, body_type: type[_Read]) -> _Read:
+def _read_body(body: bytes, body_type: type[_Submitted]) -> _Submitted:
     """Return the decoded body; raises `InvalidInput` with every problem and its place."""
     try:
         found = msgspec.json.decode(body, type=body_type)
@@ -175,7 +175,7 @@ def _find_nesting_problems(body: Submission | Batch) -> Iterator[Problem]:
             yield Problem(_TOO_DEEP_MESSAGE, f"{place}assertion_result.details")
 
 
-def _read_and_collect_problems(body: bytes, body_type: type[_Read]) -> _Read:
+def _read_and_collect_problems(body: bytes, body_type: type[_Submitted]) -> _Submitted:
     try:
         value = jsonl.parse_rfc8259(body.decode(), refuse_infinite=True)
     except UnicodeDecodeError as error:

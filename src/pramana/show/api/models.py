@@ -24,7 +24,7 @@ from pramana.show.api.envelope import (
 router = APIRouter(tags=["models"])
 prices_router = APIRouter(tags=["prices"])
 weights_router = APIRouter(tags=["weights"])
-MAX_PRICED_MODELS = 200
+MAX_MODELS_PER_PRICE_REQUEST = 200
 """Most models in one request for prices."""
 
 
@@ -65,7 +65,8 @@ async def list_prices(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(price_cases.list_prices)],
     model: Annotated[
-        list[str] | None, Query(max_length=MAX_PRICED_MODELS, description="Model as typed in runs; repeat for several")
+        list[str] | None,
+        Query(max_length=MAX_MODELS_PER_PRICE_REQUEST, description="Model as typed in runs; repeat for several"),
     ] = None,
 ) -> Response:
     """Return the prices of the named models; by default, of those in the newest runs and those with a set price.

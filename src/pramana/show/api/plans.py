@@ -21,15 +21,15 @@ from pramana.show.api.envelope import (
 from pramana.show.api.runs import RunBody
 
 router = APIRouter(tags=["plan"])
-_ShareText = Annotated[float, Field(ge=0.001, le=0.999, allow_inf_nan=False)] | Annotated[str, Field(max_length=40)]
+_ShareOrText = Annotated[float, Field(ge=0.001, le=0.999, allow_inf_nan=False)] | Annotated[str, Field(max_length=40)]
 _SHARE_FORMS = "as a share (`0.05`), or as text (`5%`, `5 points`)"
 
 
 @add_fields_of(
     PlanRequest,
-    detect=(_ShareText, Field(description=f"Loss of the pass rate to detect, {_SHARE_FORMS}")),
-    pass_rate=(_ShareText, Field(default=0.9, description=f"Pass rate before the change, {_SHARE_FORMS}")),
-    margin=(_ShareText, Field(default=0.05, description=f"Loss to exclude if nothing changed, {_SHARE_FORMS}")),
+    detect=(_ShareOrText, Field(description=f"Loss of the pass rate to detect, {_SHARE_FORMS}")),
+    pass_rate=(_ShareOrText, Field(default=0.9, description=f"Pass rate before the change, {_SHARE_FORMS}")),
+    margin=(_ShareOrText, Field(default=0.05, description=f"Loss to rule out if nothing changed, {_SHARE_FORMS}")),
     budget=(
         Annotated[str, Field(max_length=40)] | None,
         Field(default=None, description="`2USD`, `2USD/day`, `500calls` or `500calls/day`"),

@@ -61,16 +61,25 @@ _SHARE, _BUDGET = ParsedText("parse_share", "share"), ParsedText("parse_budget",
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--detect", required=True, type=_SHARE, metavar="SHARE", help="Loss to detect: 5%, 0.05 or '5 points'")
 @click.option("--pass-rate", default="90%", show_default=True, type=_SHARE, metavar="SHARE", help="Pass rate before")
-@click.option("--flips", type=_SHARE, metavar="SHARE", help="Cases that flip though nothing changed [default: assumed]")
+@click.option(
+    "--flips", type=_SHARE, metavar="SHARE", help="Share of cases whose verdict flips by chance [default: assumed]"
+)
 @click.option(
     "--day-sd",
     default=0.5,
     show_default=True,
     type=FiniteRange(0, 5),
     metavar="LOGITS",
-    help="How far days differ though nothing changed",
+    help="Standard deviation of days on which nothing changed, in logits",
 )
-@click.option("--margin", default="5%", show_default=True, type=_SHARE, metavar="SHARE", help="Loss to exclude")
+@click.option(
+    "--margin",
+    default="5%",
+    show_default=True,
+    type=_SHARE,
+    metavar="SHARE",
+    help="Loss to rule out if nothing changed",
+)
 @click.option(
     "--cases",
     "case_count",
@@ -91,7 +100,9 @@ _SHARE, _BUDGET = ParsedText("parse_share", "share"), ParsedText("parse_budget",
     metavar="N",
     help="Repeats per case",
 )
-@click.option("--model", "models", multiple=True, metavar="MODEL", help="Model whose price counts (repeatable)")
+@click.option(
+    "--model", "models", multiple=True, metavar="MODEL", help="Model to estimate tokens and cost for (repeatable)"
+)
 @click.option("--judge", metavar="MODEL", help="Judge model [default: each model judges itself]")
 @click.option(
     "--instruments",
@@ -99,7 +110,7 @@ _SHARE, _BUDGET = ParsedText("parse_share", "share"), ParsedText("parse_budget",
     show_default=True,
     type=click.IntRange(1, 100),
     metavar="N",
-    help="Instruments of the watch",
+    help="Number of instruments of the watch",
 )
 @click.option("--budget", type=_BUDGET, metavar="AMOUNT", help="2USD, 2USD/day, 500calls or 500calls/day")
 @JSON_OPTION

@@ -160,7 +160,7 @@ def _open_listening_socket(host: str, port: int) -> socket.socket:
 def _run_server(serving: "App", listening_socket: socket.socket) -> None:
     import uvicorn
 
-    from pramana.show.api.connection import ACCEPTED_AT_ONCE, QUEUED, Connection
+    from pramana.show.api.connection import KERNEL_BACKLOG, MAX_ACCEPTED_PER_TURN, Connection
 
     if serving.api_only:
         from pramana.show.api import make_app
@@ -173,7 +173,7 @@ def _run_server(serving: "App", listening_socket: socket.socket) -> None:
             gc.collect()
             gc.freeze()  # collecting all imported objects blocked the event loop for over 100 ms
             listening_socket.listen(
-                QUEUED
+                KERNEL_BACKLOG
             )  # uvicorn uses one number for the backlog and for the connections accepted at once
             if self.started:
                 shown = f"[{serving.host}]" if ":" in serving.host else serving.host
@@ -207,7 +207,7 @@ def _run_server(serving: "App", listening_socket: socket.socket) -> None:
     config = uvicorn.Config(
         make_app(serving),
         http=Connection,
-        backlog=ACCEPTED_AT_ONCE,
+        backlog=MAX_ACCEPTED_PER_TURN,
         log_level="warning",
         access_log=False,
         server_header=False,

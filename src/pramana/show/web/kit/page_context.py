@@ -52,7 +52,7 @@ PAGE_HINTS: Mapping[HintKey, str] = {
     "check_filters": "check the spelling of the filters",
     "name_judge": "choose another judge model",
     "choose_modalities": "choose the modalities text and voice",
-    "send_parameter": "give the parameter {} a default value",
+    "send_parameter": "give the parameter {} of your function a default value",
 }
 """What to do about an error, worded for users of the workbench; some fixes need a command."""
 

@@ -33,7 +33,7 @@ def install_socket_rules(serving: App) -> None:
     core.sio.eio.cors_allowed_origins = []
     handlers: dict[str, Callable[..., Any]] = core.sio.handlers["/"]
     for name in ("event", "javascript_response", "ack", "handshake"):
-        handlers[name] = _wrap_handler(handlers[name])
+        handlers[name] = _wrap_to_ignore_foreign_messages(handlers[name])
     handlers["connect"] = _wrap_connect(handlers["connect"], serving)
     handlers["disconnect"] = _wrap_disconnect(handlers["disconnect"])
     handlers["log"] = lambda *_: None  # a browser must not write into the server's log
@@ -79,7 +79,7 @@ def _redirect_to_sign_in(sid: str) -> None:
                 ui.navigate.to(make_sign_in_url(client.request))
 
 
-def _wrap_handler(handle: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_to_ignore_foreign_messages(handle: Callable[..., Any]) -> Callable[..., Any]:
     async def handle_message(sid: str, message: Any = None) -> Any:
         if not isinstance(message, dict) or len(str(message.get("tab_id", ""))) > MAX_TAB_ID_LENGTH:
             return False

@@ -415,7 +415,7 @@ def _render_estimate(estimate: EstimateView, detectable: str, *, has_cost_limit:
         ("Tokens out", format_tokens(estimate.output_tokens), None),
     ]
     known = estimate.input_tokens is not None and estimate.output_tokens is not None
-    listed = tag("ul", map(_render_cost_share, shares), class_="lines small")
+    listed = tag("ul", map(_render_model_cost, shares), class_="lines small")
     return tag(
         "div",
         render_tiles(numbers),
@@ -429,7 +429,7 @@ def _render_estimate(estimate: EstimateView, detectable: str, *, has_cost_limit:
     )
 
 
-def _render_cost_share(share: ShareView) -> SafeHtml:
+def _render_model_cost(share: ShareView) -> SafeHtml:
     known = share.input_tokens is not None and share.output_tokens is not None
     took = f"{(share.input_tokens or 0) + (share.output_tokens or 0):,} tokens" if known else "tokens unknown"
     purpose = "" if share.purpose == "model" else f"as the {share.purpose}, "

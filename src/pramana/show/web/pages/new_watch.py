@@ -83,7 +83,7 @@ class _WatchForm:
                 self._cases = parts.add_select("Cases", tiers, chosen, self._on_change)
                 self._repeats = parts.add_number_field("Repeats per case", 1, self._on_change, minimum=1)
                 self._temperature = add_unclamped_number_field(
-                    "Temperature", DEFAULT_TEMPERATURE, "At 0, changed replies count too"
+                    "Temperature", DEFAULT_TEMPERATURE, "At 0, the watch also counts replies that changed"
                 )
                 self._instruments = parts.add_select(
                     "Instruments (all that apply)",
@@ -107,7 +107,7 @@ class _WatchForm:
 
     # ── Requests ──
 
-    def _make_run(self) -> RunRequest:
+    def _make_run_request(self) -> RunRequest:
         suite, _, tier = str(self._cases.value or "").partition("/")
         model = str(self._model.value or "").strip()
         has_scenarios = suite == SCENARIOS_OPTION
@@ -124,7 +124,7 @@ class _WatchForm:
     async def _make_request(self) -> WatchRequest:
         url, secret = await self._url.read_value(), await self._secret.read_value()
         return WatchRequest(
-            run=self._make_run(),
+            run=self._make_run_request(),
             budget_usd_per_day=self._budget.value,
             at=str(self._at.value or "").strip() or None,
             baseline_days=_to_int(self._days.value),
@@ -173,7 +173,7 @@ class _WatchForm:
                 pass_rate=ASSUMED_PASS_RATE,
                 repeats=_to_int(self._repeats.value),
                 instruments=sum(chosen) or _MAX_INSTRUMENTS,
-                run=self._make_run(),
+                run=self._make_run_request(),
             )
             plan = await self._context.call(plan_detection, request)
             shown = render_watch_plan(plan, _to_int(self._days.value))
@@ -195,7 +195,7 @@ def render_watch_plan(plan: PlanView, baseline_days: int) -> SafeHtml:
     tiles = [
         ("Calls a day", f"{daily.calls:,}", pluralise(plan.cases, "case")),
         ("Cost a day", cost if plan.models else "–", None if plan.models else "name a model"),
-        ("Can tell after", pluralise(baseline_days, "day"), "the baseline"),
+        ("Can detect a change after", pluralise(baseline_days, "day"), "the baseline"),
     ]
     columns = (Column("Drop", is_row_header=True), Column("Notice", is_numeric=True), Column("Alarm", is_numeric=True))
     rows = (

@@ -74,7 +74,7 @@ def render_evidence(view: SameView) -> SafeHtml:
     failed = f"{sum(view.failed):,} failed" if sum(view.failed) else ""
     tiles: list[tuple[HtmlChild, HtmlChild, HtmlChild]] = [
         ("Calls", f"{view.calls:,}", failed or (f"of at most {view.max_calls:,}" if view.max_calls else "")),
-        ("Pairs", f"{view.pairs:,}", f"{view.dropped:,} left out" if view.dropped else ""),
+        ("Pairs", f"{view.pairs:,}", f"{view.dropped:,} left out because a call failed" if view.dropped else ""),
         ("Odds against chance", format_odds(view.odds), "1,000 to 1 is proof"),
         ("Cost", format_cost(KnownTotal(view.cost_usd, int(view.is_cost_unknown))), ""),
         ("Tokens", f"{view.input_tokens + view.output_tokens:,}", f"{view.output_tokens:,} of them output"),
