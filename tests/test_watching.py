@@ -293,7 +293,7 @@ def test_border_prompts_are_refused_where_they_cannot_be_sent(store: Store) -> N
         (RunRequest(models=("fake-voice",), scenarios=None, paths=(Path("library:"),)), ProviderAccess()),
         (RunRequest(models=("fake",), suite="v1.0", tier="cheap"), ProviderAccess(is_for_other_users=True)),
     ):
-        with pytest.raises(InvalidInput, match="instruments: border prompts are sent"):
+        with pytest.raises(InvalidInput, match="instruments: the instrument answers sends border prompts"):
             start_watch(store, WatchRequest(run=run, instruments=("answers",)), reach)
 
 

@@ -23,7 +23,7 @@ from pramana.analyse.border_prompts import make_border_cases
 from pramana.analyse.features import list_check_versions, make_border_days, make_features
 from pramana.analyse.instruments import DayFeatures, FeatureDay, is_day_usable
 from pramana.analyse.watch import InstrumentFinding, decide_period, find_highest_level
-from pramana.bench import WatchProgress, execute
+from pramana.bench import ProgressCallback, execute
 from pramana.errors import NotFound, StateConflict
 from pramana.hash import hash_case
 from pramana.model import Plan, Result, Run
@@ -58,7 +58,7 @@ async def measure_day(
     store: Store,
     watch: Watch,
     *,
-    progress: WatchProgress | None = None,
+    progress: ProgressCallback | None = None,
     stop: Stop | None = None,
     reach: ProviderAccess | None = None,
 ) -> DayMeasurement:
@@ -100,7 +100,7 @@ async def _continue_run(
     watch: Watch,
     day: str,
     run: Run,
-    progress: WatchProgress | None,
+    progress: ProgressCallback | None,
     stop: Stop,
     reach: ProviderAccess,
     *,
@@ -129,7 +129,7 @@ async def confirm_watch(
     watch: Watch,
     *,
     budget_usd: float | None = None,
-    progress: WatchProgress | None = None,
+    progress: ProgressCallback | None = None,
     stop: Stop | None = None,
     reach: ProviderAccess | None = None,
 ) -> Run:

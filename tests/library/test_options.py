@@ -93,7 +93,7 @@ def test_a_filter_that_matches_nothing_is_named_as_an_argument() -> None:
     with pytest.raises(InvalidInput) as refused:
         pramana.evaluate(CASES, model="fake:echo", selection={"all_tags": ["VIP"], "limit": 3})
     assert str(refused.value) == (
-        'no case of the list passes the filters; check the spelling of selection={"all_tags": ["VIP"], "limit": 3}'
+        'no case of the list matches the filters; check the spelling of selection={"all_tags": ["VIP"], "limit": 3}'
     )
 
 

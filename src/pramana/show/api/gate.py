@@ -161,7 +161,7 @@ class Gate:
             return
         credential = self._read_credential(scope, headers, is_foreign=is_foreign)
         access, scope["pramana.credential"] = self._serving.access, credential
-        user = await access.authorize(credential, partial(scope.__setitem__, "pramana.limits"))
+        user = await access.authenticate_and_count(credential, partial(scope.__setitem__, "pramana.limits"))
         scope["pramana.user"] = user
         if user.role is None and not self._is_open_to_anonymous(scope["path"]):
             raise access.make_unauthorized(NO_TOKEN)
@@ -171,12 +171,15 @@ class Gate:
         secret = shown.strip() if kind.lower() == "bearer" else ""
         own = not (secret or is_foreign or is_forwarded(headers.keys())) and self._is_from_own_os_account(scope)
         return Credential(
-            secret or None, _read_session_secret(headers), is_own_account=own, address=self._client_address(scope)
+            secret or None,
+            _read_session_secret(headers),
+            is_from_server_account=own,
+            address=self._client_address(scope),
         )
 
     def _is_from_own_os_account(self, scope: Scope) -> bool:
         """Return whether the server's own account is connected; asks the kernel once per connection."""
-        if not self._serving.trusts_own_account:
+        if not self._serving.trusts_server_account:
             return False
         connection: dict[str, bool] = scope.get("pramana.connection", {})
         if "own_account" not in connection:

@@ -193,10 +193,10 @@ async def publish_watch(
     watch_id: str,
     body: WatchPublicBody,
     app: AppDependency,
-    caller: Annotated[Credential, require_caller(watch_alerts.publish)],
+    caller: Annotated[Credential, require_caller(watch_alerts.set_public)],
 ) -> Response:
     """Let anyone read the state, the series and the alerts of a watch without a token, or no longer."""
-    return make_success_response(await watch_alerts.publish(app, caller, watch_id, is_public=body.public))
+    return make_success_response(await watch_alerts.set_public(app, caller, watch_id, is_public=body.public))
 
 
 # ── Alerts ──

@@ -20,7 +20,7 @@ from pramana.show.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pramana.app.plans import PlanRequest
+    from pramana.app.plans import DetectionPlanRequest
     from pramana.request import Selection
 
 
@@ -161,9 +161,9 @@ def _wrap_line(line: str, columns: int) -> str:
     return terminal.wrap_text(text, columns, indent, indent)
 
 
-def _make_request(paths: tuple[Path, ...], selection: "Selection", given: dict[str, Any]) -> "PlanRequest":
+def _make_request(paths: tuple[Path, ...], selection: "Selection", given: dict[str, Any]) -> "DetectionPlanRequest":
     """Return the request that the options make; each option has the name of the field that it sets."""
-    from pramana.app.plans import DEFAULT_TIER, PlanRequest
+    from pramana.app.plans import DEFAULT_TIER, DetectionPlanRequest
     from pramana.planning import DEFAULT_SUITE
     from pramana.request import RunRequest
 
@@ -179,5 +179,5 @@ def _make_request(paths: tuple[Path, ...], selection: "Selection", given: dict[s
         tier=(given["tier"] or DEFAULT_TIER) if is_tier else None,
         selection=selection,
     )
-    named = {name: value for name, value in given.items() if name in PlanRequest.__struct_fields__}
-    return PlanRequest(**named, run=run)
+    named = {name: value for name, value in given.items() if name in DetectionPlanRequest.__struct_fields__}
+    return DetectionPlanRequest(**named, run=run)

@@ -227,7 +227,7 @@ def list_(*, filters: "ScenarioFilter", limit: int | None, url: str | None, toke
         return
     if not found:
         any_filter = filters != type(filters)()
-        advice = "No scenario passes these filters." if any_filter else f"No scenarios yet: {_IMPORT_HINT}"
+        advice = "No scenario matches these filters." if any_filter else f"No scenarios yet: {_IMPORT_HINT}"
         click.echo(advice, err=True)
         return
     click.echo(render_scenarios(found, max(get_terminal_size().columns, 60)))

@@ -121,7 +121,7 @@ def serve(
             store,
             host,
             port,
-            tokens_required=for_others,
+            server_account_needs_token=for_others,
             open_to_all=no_auth,
             api_only=api_only,
             allowed_hosts=tuple(map(str.lower, allowed_hosts)),
@@ -182,7 +182,7 @@ def _run_server(serving: "App", listening_socket: socket.socket) -> None:
                 who = "Everyone needs a token"
                 if serving.open_to_all:
                     who = "No token is needed: everyone on this machine can do everything"
-                elif serving.trusts_own_account:
+                elif serving.trusts_server_account:
                     if sys.platform == "linux":  # its kernel reports the account of a connection
                         who = "Your own account on this machine needs no token; everyone else needs one"
                     if not serving.api_only:  # as Jupyter does: the URL signs its reader in

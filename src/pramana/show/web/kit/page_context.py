@@ -100,7 +100,7 @@ class PageContext:
         """Call a use case with the user's credential; raise `UseCaseRefused` for every error."""
         app, credential = self._app, self._credential
         try:
-            await app.access.authorize(credential)
+            await app.access.authenticate_and_count(credential)
             return await use_case(app, credential, *arguments, **keywords)
         except PramanaError as error:
             raise UseCaseRefused(

@@ -56,7 +56,9 @@ def _wrap_connect(connect: Callable[..., Any], serving: App) -> Callable[..., An
             raise Turned("this page belongs to another session")
         await connect(sid, environ, *more)
         watched = _CLEANUP_BY_SOCKET_ID[sid] = ExitStack()
-        watched.enter_context(serving.streams.watch_user(_read_socket_user(scope), lambda: _redirect_to_sign_in(sid)))
+        watched.enter_context(
+            serving.streams.register_stream(_read_socket_user(scope), lambda: _redirect_to_sign_in(sid))
+        )
 
     return handle_connect
 

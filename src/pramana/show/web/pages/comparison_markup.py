@@ -13,7 +13,7 @@ from pramana.analyse.numbers import (
     format_time_difference,
 )
 from pramana.app.comparison_sides import describe_request_differences
-from pramana.app.comparisons import ChangeView, ComparisonView, FlipView
+from pramana.app.comparisons import ComparisonView, FlipView, MeasuredChangeView
 from pramana.app.views import CaseView, ResultDetailView, RunView
 from pramana.report.figures import get_reply_text
 from pramana.report.markup import (
@@ -260,7 +260,7 @@ def _make_measurement_headings(data: ComparisonView, noun: Noun) -> tuple[str, s
     )
 
 
-def _render_measurement_row(each: ChangeView, noun: Noun) -> tuple[HtmlChild, ...]:
+def _render_measurement_row(each: MeasuredChangeView, noun: Noun) -> tuple[HtmlChild, ...]:
     timed = each.unit == "seconds"
     shown = format_duration if timed else format_error_rate
     by = format_time_difference if timed else format_difference_in_points

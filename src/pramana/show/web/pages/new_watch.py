@@ -9,7 +9,7 @@ from nicegui import ui
 from pramana.analyse.instruments import INSTRUMENT_GROUPS
 from pramana.analyse.numbers import format_percent, pluralise
 from pramana.analyse.summary import KnownTotal
-from pramana.app.plans import PlanRequest, PlanView, plan_detection
+from pramana.app.plans import DetectionPlanRequest, DetectionPlanView, plan_detection
 from pramana.app.scenarios import list_facets
 from pramana.app.suites import list_suites
 from pramana.app.watches import start
@@ -168,7 +168,7 @@ class _WatchForm:
         """Show what a day takes; drop it if the form has changed meanwhile."""
         chosen = [len(INSTRUMENT_GROUPS[name]) for name in self._instruments.value]
         try:
-            request = PlanRequest(
+            request = DetectionPlanRequest(
                 detect=DETECTED_LOSS,
                 pass_rate=ASSUMED_PASS_RATE,
                 repeats=_to_int(self._repeats.value),
@@ -188,7 +188,7 @@ def _to_int(value: float | None) -> int:
     return 0 if value is None else int(value)
 
 
-def render_watch_plan(plan: PlanView, baseline_days: int) -> SafeHtml:
+def render_watch_plan(plan: DetectionPlanView, baseline_days: int) -> SafeHtml:
     """Return what a day of a watch takes, from when on it can tell a change, and what it could see."""
     daily = plan.watch.spending_per_day
     cost = format_cost(KnownTotal(daily.cost_usd or 0.0, int(daily.cost_usd is None)))

@@ -16,7 +16,7 @@ from pramana.analyse.summary import KnownTotal
 from pramana.analyse.voice import CALL_CHECK, list_latency_observations, measure_latency, read_measured_lines
 from pramana.app.calls import read_call
 from pramana.app.runs import ResultFilter, read_progress, read_result
-from pramana.app.suites import ListedView
+from pramana.app.suites import ListedSuiteView
 from pramana.app.views import CheckView, LimitsView, PlanView, ResultDetailView, ResultView, RunDetailView, TargetView
 from pramana.errors import InvalidInput
 from pramana.replies import describe_reply
@@ -251,7 +251,7 @@ MAX_PROMPT_CHARS, MAX_SCENARIO_IDS, MAX_URL_CHARS = 1_500, 50, 16_000
 """Limits of an address: characters of the system prompt, ids of scenarios, characters in total."""
 
 
-def make_new_run_url(run: RunDetailView, suites: Iterable[ListedView]) -> str | None:
+def make_new_run_url(run: RunDetailView, suites: Iterable[ListedSuiteView]) -> str | None:
     """Return the address of a new run with the settings of this one, given the suites of the server.
 
     Return None if the address cannot hold every setting: a similar run is not the same run.
@@ -272,7 +272,7 @@ def make_new_run_url(run: RunDetailView, suites: Iterable[ListedView]) -> str | 
     return made if len(made) <= MAX_URL_CHARS else None
 
 
-def _make_cases_query(run: RunDetailView, suites: Iterable[ListedView]) -> dict[str, Any] | None:
+def _make_cases_query(run: RunDetailView, suites: Iterable[ListedSuiteView]) -> dict[str, Any] | None:
     """Return the parameters for tier and scenarios; None if the cases come from files or are part of a tier."""
     named, selection = run.suite, dict(run.selection)
     found: dict[str, Any] = {}

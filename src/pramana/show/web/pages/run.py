@@ -28,7 +28,7 @@ from pramana.app.runs import (
     read_run,
     resume_run,
 )
-from pramana.app.suites import ListedView, list_suites
+from pramana.app.suites import ListedSuiteView, list_suites
 from pramana.app.tail import CallsView, ProgressView, RunDeletedView, RunEndedView, RunEvent
 from pramana.app.views import ListPage, ResultView, RunDetailView, RunView
 from pramana.model import Outcome
@@ -97,7 +97,7 @@ async def show_run_page(context: PageContext) -> None:
 class _RunPage:
     """The page of a run."""
 
-    def __init__(self, context: PageContext, data: RunDetailView, suites: Sequence[ListedView]) -> None:
+    def __init__(self, context: PageContext, data: RunDetailView, suites: Sequence[ListedSuiteView]) -> None:
         self._context, self._run, self._suites = context, data, suites
         self._id: str = data.id
         self._reference = data.reference

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pramana.analyse.numbers import format_duration, format_percent, pluralise
 from pramana.analyse.summary import KnownTotal
-from pramana.app.sameness import InstrumentView, PromptExampleView, ReplyCountView, SameView
+from pramana.app.sameness import PairInstrumentView, PromptExampleView, ReplyCountView, SameView
 from pramana.report.figures import format_cost
 from pramana.report.markup import (
     Column,
@@ -99,7 +99,7 @@ def render_evidence(view: SameView) -> SafeHtml:
     )
 
 
-def _make_row(view: InstrumentView) -> tuple[HtmlChild, ...]:
+def _make_row(view: PairInstrumentView) -> tuple[HtmlChild, ...]:
     values = [_format_value(view.name, each) for each in (view.first, view.second)]
     return (view.label, f"{view.pairs:,}", f"{view.differing:,}", *values, format_odds(view.odds))
 

@@ -15,7 +15,7 @@ from nicegui import background_tasks, ui
 
 from pramana import clock
 from pramana.analyse.numbers import pluralise
-from pramana.app.watch_alerts import check_now, publish, send_test
+from pramana.app.watch_alerts import check_now, send_test, set_public
 from pramana.app.watch_reports import WatchReportView, read_report
 from pramana.app.watches import WatchDetailView, accept, confirm, read, stop
 from pramana.report.markup import SafeHtml, join_html, render_untrusted_text, tag
@@ -177,7 +177,7 @@ class _WatchPage:
 
     def _draw_actions(self) -> None:
         view, may = self._view, self._context.may
-        if may(publish):
+        if may(set_public):
             words = "Make private" if view.is_public else "Make public"
             parts.add_button(words, partial(self._publish, not view.is_public))
         if not view.is_active:
@@ -299,7 +299,7 @@ class _WatchPage:
             shown = "Anyone who has the address can then read its state, its charts and its alerts, but no reply."
             if not await parts.ask_confirmation("Make this watch public?", shown, "Make public"):
                 return
-        self._show_view(await self._context.call(publish, self._view.id, is_public=is_public))
+        self._show_view(await self._context.call(set_public, self._view.id, is_public=is_public))
 
     async def _send_test(self) -> None:
         sent = await self._context.call(send_test, self._view.id)

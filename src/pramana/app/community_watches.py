@@ -47,7 +47,11 @@ class CommunityWatchView(View, frozen=True, kw_only=True):
     level: PublicLevel
     sentence: str
     notice_statistic: Annotated[
-        float, Meta(description="Of the contributor after the ignored ones, divided by the number of contributors")
+        float,
+        Meta(
+            description="The highest statistic of a contributor, without the highest ones that are ignored as possibly "
+            "made up, divided by the number of contributors"
+        ),
     ]
     alarm_statistic: float
     notice_threshold: float
@@ -93,13 +97,13 @@ def read_community_watch(app: App, _: User, wanted: CommunityWatchRequest) -> Co
             ContributorView(
                 measured_days=each.measured_days,
                 is_complete=each.is_complete,
-                notice_statistic=_find_last(each.notice),
-                alarm_statistic=_find_last(each.alarm),
+                notice_statistic=_find_last_value(each.notice),
+                alarm_statistic=_find_last_value(each.alarm),
             )
             for each in series
         ),
     )
 
 
-def _find_last(values_by_day: Mapping[str, float]) -> float:
+def _find_last_value(values_by_day: Mapping[str, float]) -> float:
     return values_by_day[max(values_by_day)] if values_by_day else 0.0
