@@ -172,9 +172,8 @@ async def execute(
             if on_progress:
                 accounts.stages.on_change = partial(_show_progress, progress, on_progress)
             await stack.enter_async_context(_run_timers(limits, progress, on_progress, stop))
-            async with store.results.make_writer(
-                run.id, _make_stored_callback(progress, on_progress), lease.owner
-            ) as writer:
+            on_stored = _make_stored_callback(progress, on_progress)
+            async with store.results.make_writer(run.id, on_stored, lease.owner) as writer:
                 async for results in stream:
                     await writer.put(results)
         except AlreadyRunning as lost:  # detected on storing results, before the heartbeat reported it
