@@ -55,7 +55,7 @@ def test_every_front_end_words_every_hint(hints: Mapping[HintKey, str]) -> None:
     [
         ("command", "--all-tags vip --limit 3"),
         ("python", 'selection={"all_tags": ["vip"], "limit": 3}'),
-        ("api", '{"allTags": ["vip"], "limit": 3}'),
+        ("api", 'the filters {"allTags": ["vip"], "limit": 3}'),
         ("agent", 'the selection {"allTags": ["vip"], "limit": 3}'),
     ],
 )
