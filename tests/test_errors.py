@@ -55,14 +55,14 @@ def test_every_front_end_words_every_hint(hints: Mapping[HintKey, str]) -> None:
     [
         ("command", "--all-tags vip --limit 3"),
         ("python", 'selection={"all_tags": ["vip"], "limit": 3}'),
-        ("api", '{"allTags": ["vip"], "limit": 3}'),
+        ("api", 'the filters {"allTags": ["vip"], "limit": 3}'),
         ("agent", 'the selection {"allTags": ["vip"], "limit": 3}'),
     ],
 )
 def test_every_front_end_names_filters_as_its_users_write_them(front_end: str, filters: str) -> None:
-    found = InvalidInput("no case passes the filters", hint=Hint("check_filters", FILTERS))
+    found = InvalidInput("no case matches the filters", hint=Hint("check_filters", FILTERS))
     said = pickle.loads(pickle.dumps(found)).explain(FRONT_ENDS[front_end])  # noqa: S301 - ours
-    assert said == f"no case passes the filters; check the spelling of {filters}"
+    assert said == f"no case matches the filters; check the spelling of {filters}"
 
 
 def test_only_the_command_line_names_its_options() -> None:

@@ -101,7 +101,7 @@ class Progress:
     """Returns the number of calls at each stage."""
 
 
-WatchProgress = Callable[[Progress], None]
+ProgressCallback = Callable[[Progress], None]
 """Called after each commit, when a call enters another stage, and once a second, so that a stalled run is visible."""
 
 
@@ -112,7 +112,7 @@ async def execute(
     store: Store,
     run: Run,
     limits: Limits,
-    watch: WatchProgress | None = None,
+    on_progress: ProgressCallback | None = None,
     stop: Stop | None = None,
     *,
     reach: ProviderAccess | None = None,
@@ -170,10 +170,11 @@ async def execute(
                 get_rate_limit_wait_s=accounts.rate_limit_wait_s,
                 count_calls=accounts.stages.counts,
             )
-            if watch:
-                accounts.stages.on_change = partial(_show_progress, progress, watch)
-            await stack.enter_async_context(_run_timers(limits, progress, watch, stop))
-            async with store.results.make_writer(run.id, _make_stored_callback(progress, watch), lease.owner) as writer:
+            if on_progress:
+                accounts.stages.on_change = partial(_show_progress, progress, on_progress)
+            await stack.enter_async_context(_run_timers(limits, progress, on_progress, stop))
+            on_stored = _make_stored_callback(progress, on_progress)
+            async with store.results.make_writer(run.id, on_stored, lease.owner) as writer:
                 async for results in stream:
                     await writer.put(results)
         except AlreadyRunning as lost:  # detected on storing results, before the heartbeat reported it
@@ -193,7 +194,7 @@ def run_sync(
     store: Store,
     run: Run,
     limits: Limits,
-    watch: WatchProgress | None = None,
+    on_progress: ProgressCallback | None = None,
     stop: Stop | None = None,
     *,
     reach: ProviderAccess | None = None,
@@ -201,7 +202,9 @@ def run_sync(
     call_patience: Patience | None = None,
 ) -> Run:
     """Execute a run from synchronous code."""
-    return asyncio.run(execute(store, run, limits, watch, stop, reach=reach, cache=cache, call_patience=call_patience))
+    return asyncio.run(
+        execute(store, run, limits, on_progress, stop, reach=reach, cache=cache, call_patience=call_patience)
+    )
 
 
 RARE_GC_THRESHOLDS = (50_000, 20, 50)
@@ -357,32 +360,32 @@ async def _fetch_recording(reach: ProviderAccess, url: str, case: Case) -> bytes
 
 
 def _make_stored_callback(
-    progress: Progress, watch: WatchProgress | None
+    progress: Progress, on_progress: ProgressCallback | None
 ) -> Callable[[list[tuple[int, Result]]], None]:
     def on_stored(batch: list[tuple[int, Result]]) -> None:
         progress.new_results, progress.stored_count = (
             [result for _, result in batch],
             progress.stored_count + len(batch),
         )
-        if watch:
-            watch(progress)
+        if on_progress:
+            on_progress(progress)
 
     return on_stored
 
 
-def _show_progress(progress: Progress, watch: WatchProgress) -> None:
+def _show_progress(progress: Progress, on_progress: ProgressCallback) -> None:
     """Report progress when there are no new results."""
     progress.new_results = ()
-    watch(progress)
+    on_progress(progress)
 
 
 @asynccontextmanager
 async def _run_timers(
-    limits: Limits, progress: Progress, watch: WatchProgress | None, stop: Stop
+    limits: Limits, progress: Progress, on_progress: ProgressCallback | None, stop: Stop
 ) -> AsyncIterator[None]:
     """Report progress every second, and stop the run when its time limit is reached."""
 
-    async def tick(show: WatchProgress) -> None:
+    async def tick(show: ProgressCallback) -> None:
         while True:
             await asyncio.sleep(PROGRESS_INTERVAL_S)
             _show_progress(progress, show)
@@ -391,7 +394,7 @@ async def _run_timers(
         await asyncio.sleep(seconds)
         stop(_format_deadline_reason(seconds))
 
-    tasks = [asyncio.create_task(tick(watch))] if watch else []
+    tasks = [asyncio.create_task(tick(on_progress))] if on_progress else []
     tasks += [asyncio.create_task(deadline(limits.deadline_s))] if limits.deadline_s else []
     try:
         yield
@@ -458,7 +461,7 @@ async def add_scoring_to_run(
     embedder: str | None = None,
     scorers: Sequence[str] = (),
     results_to_rescore: Iterable[tuple[Case, Result]] | None = None,
-    watch: WatchProgress | None = None,
+    on_progress: ProgressCallback | None = None,
     stop: Stop | None = None,
     reach: ProviderAccess | None = None,
 ) -> int:
@@ -517,8 +520,8 @@ async def add_scoring_to_run(
                         await asyncio.to_thread(add, [(each.key, each.checks) for each in some])
                 failed.difference_update(each.key for each in judged)
                 progress.new_results, progress.stored_count = judged, progress.stored_count + len(judged)
-                if watch:
-                    watch(progress)
+                if on_progress:
+                    on_progress(progress)
             if stop:
                 scoring.label = f"{label}, ended early: {stop.reason}"
     if stop.error:

@@ -118,7 +118,7 @@ COMMAND_HINTS: Mapping[HintKey, str] = {
     "check_filters": "check the spelling of {:options}",
     "name_judge": "name another model with --judge",
     "choose_modalities": "choose the modalities: --modality text,voice",
-    "send_parameter": "give {0} a default, or send it: --param {0}=VALUE",
+    "send_parameter": "give the parameter {0} of your function a default, or send it: --param {0}=VALUE",
 }
 """Hints as a terminal, a log and a stored reason print them. The API and the pages have their own texts."""
 PYTHON_HINTS: Mapping[HintKey, str] = {
@@ -132,7 +132,7 @@ PYTHON_HINTS: Mapping[HintKey, str] = {
     "check_filters": "check the spelling of selection={:fields}",
     "name_judge": 'pass another model, such as judge="gpt-5-mini"',
     "choose_modalities": 'choose the modalities: modalities=["text", "voice"]',
-    "send_parameter": 'give {0} a default, or send it: parameters={{"{0}": VALUE}}',
+    "send_parameter": 'give the parameter {0} of your function a default, or send it: parameters={{"{0}": VALUE}}',
 }
 """Hints for users of the Python API."""
 

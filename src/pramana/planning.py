@@ -272,10 +272,10 @@ class CaseSelection:
             name, filters = (
                 (self.files.name, self.files.selection) if self.files else ("the list", self.python_case_filters)
             )
-            return InvalidInput(f"no case of {name} passes the filters", hint=Hint("check_filters", filters))
+            return InvalidInput(f"no case of {name} matches the filters", hint=Hint("check_filters", filters))
         if self.filters():
             what = "case" if self.files or self.python_cases else "scenario"
-            return InvalidInput(f"no {what} passes these filters; check the spelling of the filters")
+            return InvalidInput(f"no {what} matches these filters; check the spelling of the filters")
         return InvalidInput("no scenarios are stored yet", hint=Hint("import_scenarios"))
 
     def _stored_scenarios(self, selection: Selection) -> Iterator[Case]:
@@ -339,7 +339,7 @@ def _make_stored_scenario_selection(store: Store, ids: tuple[str, ...], request:
         ids = tuple(each for each in ids if each in wanted.ids)
         if not ids:
             raise InvalidInput(
-                f"no scenario that {STORE_PREFIX} names passes the filters", hint=Hint("check_filters", wanted)
+                f"no scenario that {STORE_PREFIX} names matches the filters", hint=Hint("check_filters", wanted)
             )
     return replace(wanted, ids=ids or wanted.ids)
 

@@ -72,10 +72,11 @@ class SameRequest(Struct, frozen=True, kw_only=True):
 
     models: Annotated[tuple[Name, ...], Meta(min_length=2, max_length=2, description="The two models to test")]
     calls: Annotated[
-        int, Meta(ge=MIN_CALLS, le=1_000_000, title="Calls", description="Most calls, of both models together")
+        int,
+        Meta(ge=MIN_CALLS, le=1_000_000, title="Calls", description="Maximum number of calls, of both models together"),
     ] = 400
     prompts: Annotated[
-        int, Meta(ge=0, le=100, title="Prompts", description="Most prompts that are not border prompts")
+        int, Meta(ge=0, le=100, title="Prompts", description="Maximum number of prompts that are not border prompts")
     ] = PINNED_PROMPTS
     temperature: Annotated[
         float, Meta(ge=0, le=100, title="Temperature", description="Sampling temperature of border prompts")

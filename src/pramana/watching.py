@@ -20,7 +20,7 @@ from pramana import settings
 from pramana.analyse.features import make_features
 from pramana.analyse.instruments import DayFeatures, FeatureDay, is_day_usable
 from pramana.analyse.watch import InstrumentFinding, decide_period, find_highest_level
-from pramana.bench import WatchProgress, execute
+from pramana.bench import ProgressCallback, execute
 from pramana.day_runs import (
     SIDE_PURPOSES,
     design_day_run,
@@ -65,7 +65,7 @@ async def measure_day(
     store: Store,
     watch: Watch,
     *,
-    progress: WatchProgress | None = None,
+    progress: ProgressCallback | None = None,
     stop: Stop | None = None,
     reach: ProviderAccess | None = None,
 ) -> DayMeasurement:
@@ -107,7 +107,7 @@ async def _send_side_run(
     day: str,
     purpose: RunPurpose,
     last: Run,
-    progress: WatchProgress | None,
+    progress: ProgressCallback | None,
     stop: Stop,
     reach: ProviderAccess,
 ) -> tuple[Run, bool]:
@@ -123,7 +123,7 @@ async def _continue_run(
     watch: Watch,
     day: str,
     run: Run,
-    progress: WatchProgress | None,
+    progress: ProgressCallback | None,
     stop: Stop,
     reach: ProviderAccess,
     *,
@@ -152,7 +152,7 @@ async def confirm_watch(
     watch: Watch,
     *,
     budget_usd: float | None = None,
-    progress: WatchProgress | None = None,
+    progress: ProgressCallback | None = None,
     stop: Stop | None = None,
     reach: ProviderAccess | None = None,
 ) -> Run:

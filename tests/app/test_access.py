@@ -59,7 +59,7 @@ ALWAYS_PUBLIC = "watch_alerts.read_public"
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[App]:
     with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
-        yield App(store, tokens_required=True)
+        yield App(store, server_account_needs_token=True)
 
 
 def create_token(app: App, role: Role) -> Credential:
@@ -87,11 +87,11 @@ def make_invalid_credentials(app: App) -> dict[str, Credential]:
     """Return one credential of every kind that a server with required tokens refuses."""
     found = {
         "nobody": Credential(),
-        "the server's own account": Credential(is_own_account=True),
+        "the server's own account": Credential(is_from_server_account=True),
         "an invented token": Credential("pramana_" + "x" * 43),
         "no token at all": Credential("x"),
         "an invented session": Credential(session_secret="pramana_" + "x" * 43),
-        "the own account with a wrong token": Credential("pramana_" + "x" * 43, is_own_account=True),
+        "the own account with a wrong token": Credential("pramana_" + "x" * 43, is_from_server_account=True),
     }
     for how in ("revoked", "expired"):
         made, secret = app.store.tokens.create("gone", "admin")
@@ -144,7 +144,7 @@ def test_a_setting_opens_only_submissions_and_badges_and_nothing_but_public_watc
         "submissions.submit",
         "submissions.submit_batch",
         "submissions.count_badge_passes",
-        "public_watches.read_community_watch",
+        "community_watches.read_community_watch",
         "watch_alerts.read_public",
     }
     assert [name for name, is_open in ALLOW_ANONYMOUS_WHEN.items() if is_open(Preferences())] == [ALWAYS_PUBLIC]
@@ -169,7 +169,7 @@ def test_a_use_case_accepts_its_role_by_token_or_session_and_the_servers_own_acc
     printed = Credential(app.access.make_startup_token())
     passes(app, printed)
     passes(app, create_session(app, printed))
-    passes(App(app.store), Credential(is_own_account=True))
+    passes(App(app.store), Credential(is_from_server_account=True))
     passes(App(app.store, open_to_all=True), Credential())
     for other in (Credential(), printed, Credential(session_secret="pramana_" + "x" * 43)):
         with pytest.raises(Unauthorized):
@@ -209,15 +209,15 @@ def test_revoking_or_demoting_a_token_takes_effect_within_seconds(
 def test_the_servers_own_account_needs_no_token_even_if_tokens_exist(app: App) -> None:
     alone = App(app.store)
     for credential in (
-        Credential(is_own_account=True),
-        Credential(session_secret="an old cookie", is_own_account=True),  # noqa: S106 - not a secret
+        Credential(is_from_server_account=True),
+        Credential(session_secret="an old cookie", is_from_server_account=True),  # noqa: S106 - not a secret
     ):
         assert resolve_role(alone, credential) == "admin"
     viewer = create_token(app, "viewer")
-    assert resolve_role(alone, Credential(viewer.token_secret, is_own_account=True)) == "viewer", (
+    assert resolve_role(alone, Credential(viewer.token_secret, is_from_server_account=True)) == "viewer", (
         "who shows a token is its holder"
     )
-    assert resolve_role(alone, Credential("pramana_" + "x" * 43, is_own_account=True)) is None
+    assert resolve_role(alone, Credential("pramana_" + "x" * 43, is_from_server_account=True)) is None
     assert resolve_role(alone, Credential()) is None
 
 
@@ -227,11 +227,11 @@ def test_the_servers_own_account_needs_no_token_even_if_tokens_exist(app: App) -
         {"host": "0.0.0.0"},  # noqa: S104 - only said
         {"allowed_hosts": ("bench.example",)},
         {"trusted_proxies": (ip_network("127.0.0.1"),)},
-        {"tokens_required": True},
+        {"server_account_needs_token": True},
     ],
 )
 def test_a_public_server_requires_a_token_from_its_own_account_too(app: App, given: Any) -> None:
-    assert resolve_role(App(app.store, **given), Credential(is_own_account=True)) is None
+    assert resolve_role(App(app.store, **given), Credential(is_from_server_account=True)) is None
 
 
 def test_the_error_says_how_to_create_a_token_when_none_is_valid(app: App) -> None:
@@ -240,7 +240,7 @@ def test_the_error_says_how_to_create_a_token_when_none_is_valid(app: App) -> No
     with pytest.raises(Unauthorized, match="invalid token"):
         run(server.describe_current_user(app, Credential("pramana_" + "x" * 43)))
     app.store.tokens.revoke(made.id)
-    for again in (app, App(app.store, tokens_required=True)):  # the same process, and after a restart
+    for again in (app, App(app.store, server_account_needs_token=True)):  # the same process, and after a restart
         again.refresh_settings()
         with pytest.raises(
             Unauthorized, match="revoked or expired; create a token on the server: pramana token create"
@@ -271,7 +271,7 @@ def test_too_many_requests_are_refused_with_a_retry_time(app: App, monkeypatch: 
     credential = create_token(app, "viewer")
 
     async def ask() -> Any:
-        return await app.access.authorize(credential)
+        return await app.access.authenticate_and_count(credential)
 
     for _ in range(3):
         asyncio.run(ask())

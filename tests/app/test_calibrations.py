@@ -11,7 +11,7 @@ from pramana.analyse import calibration
 from pramana.analyse.labelling import draw_replies
 from pramana.app import judging
 from pramana.app.calibrations import calibrate_judges, list_judged_replies, make_judge_report
-from pramana.app.judging import LabelRequest, draw_labels, save_labels
+from pramana.app.judging import LabelRequest, draw_replies_to_label, save_labels
 from pramana.model import Run
 from pramana.report.judging import render_judge_report
 from pramana.store import open_store
@@ -38,7 +38,7 @@ def label_draw(store: Store, run: Run, truths: Sequence[bool], count: int = 60, 
         run,
         [
             LabelRequest(task=task, label="yes" if truths[numbers[seqs[task]]] else "no")
-            for task in draw_labels(store, run, count).tasks
+            for task in draw_replies_to_label(store, run, count).tasks
         ],
         rater,
     )

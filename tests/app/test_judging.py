@@ -16,7 +16,7 @@ from pramana.app.judging import (
     NO_JUDGED_REPLIES,
     LabellingRequest,
     LabelRequest,
-    draw_labels,
+    draw_replies_to_label,
     label_views,
     labelling_view,
     list_labels,
@@ -43,7 +43,7 @@ def label_all(store: Store, run: Run, count: int, rater: str = "ann") -> list[st
     """Label the next replies one by one, with YES; return their tasks in the order of the draw."""
     done = []
     for _ in range(count):
-        view = labelling_view(store, run, draw_labels(store, run, 20), LabellingRequest(), rater)
+        view = labelling_view(store, run, draw_replies_to_label(store, run, 20), LabellingRequest(), rater)
         assert view.task
         done.append(view.task.task)
         save_labels(store, run, [LabelRequest(task=view.task.task, label="yes")], rater)
@@ -53,18 +53,22 @@ def label_all(store: Store, run: Run, count: int, rater: str = "ann") -> list[st
 def test_half_of_the_drawn_replies_were_failed_by_the_judge_in_an_order_that_does_not_tell(store: Store) -> None:
     run = add_judged_run(store, [True] * 80 + [False] * 20)
     passed = {each.task: each.passed for each in list_judged_replies(store, run)}
-    drawn = [passed[task] for task in draw_labels(store, run, 30).tasks]
+    drawn = [passed[task] for task in draw_replies_to_label(store, run, 30).tasks]
     assert drawn.count(False) == 15
     assert 0 < drawn[:15].count(False) < 15
-    larger = draw_labels(store, run, 60).tasks
-    assert set(draw_labels(store, run, 30).tasks) < set(larger)
+    larger = draw_replies_to_label(store, run, 60).tasks
+    assert set(draw_replies_to_label(store, run, 30).tasks) < set(larger)
     assert [passed[task] for task in larger].count(False) == 20
-    assert draw_labels(store, run, 1000).judged_count == len(draw_labels(store, run, 1000).tasks) == 100
+    assert (
+        draw_replies_to_label(store, run, 1000).judged_reply_count
+        == len(draw_replies_to_label(store, run, 1000).tasks)
+        == 100
+    )
 
 
 def test_a_reply_to_label_shows_neither_model_nor_verdict_nor_other_labels(store: Store) -> None:
     run = add_judged_run(store, [True, False, None])
-    draw = draw_labels(store, run, 60)
+    draw = draw_replies_to_label(store, run, 60)
     save_labels(store, run, [LabelRequest(task=task, label="no", note="rude") for task in draw.tasks], "bob")
     view = labelling_view(store, run, draw, LabellingRequest(task="1.llm_judge"), "ann")
     text = msgspec.json.encode(view).decode()
@@ -79,15 +83,19 @@ def test_a_reply_to_label_shows_neither_model_nor_verdict_nor_other_labels(store
 def test_labelling_goes_on_where_it_ended_and_each_rater_has_a_place_of_their_own(store: Store) -> None:
     run = add_judged_run(store, [True, False] * 20)
     first = label_all(store, run, 3)
-    assert label_all(store, run, 2) == list(draw_labels(store, run, 20).tasks[3:5])
+    assert label_all(store, run, 2) == list(draw_replies_to_label(store, run, 20).tasks[3:5])
     assert label_all(store, run, 1, "bob") == first[:1]
-    view = labelling_view(store, run, draw_labels(store, run, 20), LabellingRequest(), "ann")
+    view = labelling_view(store, run, draw_replies_to_label(store, run, 20), LabellingRequest(), "ann")
     assert (view.labelled, view.drawn) == (5, 20)
-    again = labelling_view(store, run, draw_labels(store, run, 20), LabellingRequest(task=first[1]), "ann")
+    again = labelling_view(store, run, draw_replies_to_label(store, run, 20), LabellingRequest(task=first[1]), "ann")
     assert again.task
     assert (again.task.task, again.task.label) == (first[1], "yes")
     skipping = labelling_view(
-        store, run, draw_labels(store, run, 20), LabellingRequest(skip=draw_labels(store, run, 20).tasks), "cy"
+        store,
+        run,
+        draw_replies_to_label(store, run, 20),
+        LabellingRequest(skip=draw_replies_to_label(store, run, 20).tasks),
+        "cy",
     )
     assert skipping.task is None
 
@@ -105,10 +113,10 @@ def test_a_run_that_goes_on_or_was_not_judged_is_refused(store: Store) -> None:
     unfinished = store.runs.create(Plan("s", None, (Target("m", "fake", "m"),)), [make_judged_case(0)])
     store.queue.claim(unfinished.id, "a test")
     with pytest.raises(StateConflict, match="is running; label its replies once it has ended"):
-        draw_labels(store, store.runs.read(unfinished.id), 10)
+        draw_replies_to_label(store, store.runs.read(unfinished.id), 10)
     unjudged = add_judged_run(store, [None, None])
     with pytest.raises(InvalidInput, match=NO_JUDGED_REPLIES):
-        draw_labels(store, unjudged, 10)
+        draw_replies_to_label(store, unjudged, 10)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +141,7 @@ def test_invalid_labels_are_refused_and_none_is_stored(
 
 
 def test_editors_label_under_their_own_name_and_administrators_under_any(store: Store) -> None:
-    app = App(store, tokens_required=True)
+    app = App(store, server_account_needs_token=True)
     run = add_judged_run(store, [True, False])
     editor, admin = (Credential(store.tokens.create(f"the {role}", role)[1]) for role in ("editor", "admin"))
 

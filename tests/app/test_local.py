@@ -32,7 +32,7 @@ from ..loopback.server import Loopback
 from ..stores import sqlite_store
 
 _T = TypeVar("_T")
-OWN_ACCOUNT = Credential(is_own_account=True)
+OWN_ACCOUNT = Credential(is_from_server_account=True)
 REQUEST = RunRequest(models=("fake:echo",), suite="v1.0", tier="cheap", selection=Selection(limit=3))
 
 

@@ -11,7 +11,7 @@ import pytest
 import pramana
 from pramana.analyse import own_endpoint
 from pramana.app import plans
-from pramana.app.plans import Budget, PlanRequest, PlanView, make_plan_view, parse_budget, parse_share
+from pramana.app.plans import Budget, DetectionPlanRequest, DetectionPlanView, make_plan_view, parse_budget, parse_share
 from pramana.app.watch_reports import report_watch
 from pramana.app.watches import choose_instruments
 from pramana.errors import InvalidInput, NotFound
@@ -40,7 +40,7 @@ def _few_months(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def make_plan(tmp_path: Path) -> Iterator[Any]:
     with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
-        yield lambda **given: make_plan_view(store, PlanRequest(**{"detect": 0.1, **given}))
+        yield lambda **given: make_plan_view(store, DetectionPlanRequest(**{"detect": 0.1, **given}))
 
 
 # ── What a user types ──
@@ -192,10 +192,10 @@ def test_the_measured_days_of_a_watch_set_the_assumptions(days: DayClock) -> Non
         bench = Bench(store, days)
         bench.measure_until(4)  # of a watch whose model passes 90 % of its 20 cases, by lot
         with pytest.raises(InvalidInput, match="has 4 measured days, and the pass rates of at least 5 are needed"):
-            make_plan_view(store, PlanRequest(detect=0.1, watch=bench.watch.id), bench.reach)
+            make_plan_view(store, DetectionPlanRequest(detect=0.1, watch=bench.watch.id), bench.reach)
         for day in range(4, 18):
             bench.measure(day)
-        plan = make_plan_view(store, PlanRequest(detect=0.1, watch=bench.watch.id), bench.reach)
+        plan = make_plan_view(store, DetectionPlanRequest(detect=0.1, watch=bench.watch.id), bench.reach)
     assert plan.measured is not None
     assert (plan.cases, plan.repeats, plan.watch.instruments, plan.measured.days) == (20, 1, 2, 14)
     assert plan.pass_rate == pytest.approx(0.9, abs=0.05)
@@ -212,7 +212,7 @@ def test_a_plan_and_the_report_of_its_watch_forecast_the_same_days(
     with closing(open_store(home_store())) as store:
         bench = Bench(store, days)
         bench.measure_until(16)
-        plan = make_plan_view(store, PlanRequest(detect=0.1, watch=bench.watch.id), bench.reach)
+        plan = make_plan_view(store, DetectionPlanRequest(detect=0.1, watch=bench.watch.id), bench.reach)
         report = report_watch(store, bench.watch)
     assert report.endpoint is not None
     assert plan.watch.baseline_days == bench.watch.baseline_days
@@ -238,7 +238,11 @@ def test_an_unknown_watch_is_refused(make_plan: Any) -> None:
 
 def test_a_watch_of_a_text_model_has_as_many_instruments_as_a_plan_assumes() -> None:
     plan = Plan("v1.0", None, (Target("gpt-5", "openai", "gpt-5"),), parameters={"temperature": 0.0, "seed": 42})
-    assert len(choose_instruments(plan, None)) == plans.TEXT_INSTRUMENTS == PlanRequest(detect=0.1).instruments
+    assert (
+        len(choose_instruments(plan, None))
+        == plans.DEFAULT_TEXT_INSTRUMENT_COUNT
+        == DetectionPlanRequest(detect=0.1).instruments
+    )
 
 
 # ── Front ends ──
@@ -302,12 +306,12 @@ def test_the_library_names_its_own_arguments_in_errors(given: dict[str, Any], me
 
 
 def test_the_api_returns_the_plan_and_needs_an_editor(tmp_path: Path) -> None:
-    with serve(f"sqlite:///{tmp_path / 'store.sqlite3'}", tokens_required=True) as client:
+    with serve(f"sqlite:///{tmp_path / 'store.sqlite3'}", server_account_needs_token=True) as client:
         assert client.post("/api/plan", {"detect": 0.05}).status == 401
         assert client.with_token("viewer").post("/api/plan", {"detect": 0.05}).status == 403
         editor = client.with_token("editor")
         found = editor.post("/api/plan", {"detect": "10%", "caseCount": 40, "budget": "100 calls/day", "daySd": 0})
-        make_documentation_model(PlanView).model_validate(found.data)
+        make_documentation_model(DetectionPlanView).model_validate(found.data)
         assert (found.status, found.data["detect"], found.data["cases"]) == (200, 0.1, 40)
         priced = editor.post("/api/plan", {"detect": 0.1, "run": {"models": ["gpt-5"], "tier": "cheap"}})
         assert (priced.data["cases"], priced.data["models"]) == (10, ["gpt-5"])

@@ -28,7 +28,7 @@ from pramana.store.scenarios import ScenarioIdsExist
 
 from ..stores import sqlite_store
 
-OWN_ACCOUNT = Credential(is_own_account=True)
+OWN_ACCOUNT = Credential(is_from_server_account=True)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import pramana as library
 from pramana.app import App, Credential, runs
-from pramana.app.judging import LabelRequest, draw_labels, save_labels
+from pramana.app.judging import LabelRequest, draw_replies_to_label, save_labels
 from pramana.show.cli import pramana
 from pramana.store import open_store
 from pramana.store.store import Store
@@ -35,7 +35,7 @@ def label_all(store: Store, run_id: str) -> None:
     verdicts = {each.seq: each.checks[0].outcome.value for each in store.labels.iterate_checks(run)}
     requests = [
         LabelRequest(task=task, label="yes" if verdicts[int(task.partition(".")[0])] == "passed" else "no")
-        for task in draw_labels(store, run, 40).tasks
+        for task in draw_replies_to_label(store, run, 40).tasks
     ]
     save_labels(store, run, requests, "ann")
 
@@ -50,7 +50,7 @@ def read_api_summary(store: Store, run_id: str) -> str:
     app = App(store)
 
     async def read() -> Any:
-        return await runs.read_run(app, Credential(is_own_account=True), run_id)
+        return await runs.read_run(app, Credential(is_from_server_account=True), run_id)
 
     view = asyncio.run(read())
     return json.dumps(view.summary.as_data(), ensure_ascii=False)
@@ -99,7 +99,7 @@ def test_a_new_label_reaches_a_summary_that_was_cached(store: Store) -> None:
     app, run_id = App(store), add_judged_run(store, [True, False] * 20).id
 
     async def read() -> str:
-        view = await runs.read_run(app, Credential(is_own_account=True), run_id)
+        view = await runs.read_run(app, Credential(is_from_server_account=True), run_id)
         assert view.summary
         return view.summary.judged_by
 

@@ -201,7 +201,7 @@ def test_the_client_waits_for_the_requested_time(
             raise
 
     monkeypatch.setattr(Gate, "_authorize", admit_crowded)
-    with serve(f"sqlite:///{tmp_path / 'store.sqlite3'}", tokens_required=True) as server:
+    with serve(f"sqlite:///{tmp_path / 'store.sqlite3'}", server_account_needs_token=True) as server:
         assert server.store
         assert server.serving
         server.store.preferences.write({"anonymous_submission": True, "requests_per_minute": 120})
@@ -226,7 +226,7 @@ def test_a_prompt_outside_the_suite_is_refused_and_the_file_is_kept(community: C
 
 def test_the_client_submits_with_its_own_token_if_one_is_required(community: Community, tmp_path: Path) -> None:
     community.own_results()
-    with serve(f"sqlite:///{tmp_path / 'store.sqlite3'}", tokens_required=True) as server:
+    with serve(f"sqlite:///{tmp_path / 'store.sqlite3'}", server_account_needs_token=True) as server:
         code, said = community.submit(server)
         assert (code, "401" in said) == (1, True), said
         assert server.store

@@ -48,7 +48,7 @@ class EndedTest(NamedTuple):
 def run_test(
     *says: Any,
     servers: Sequence[Mapping[str, Any]] = ({}, {}),
-    watch: Callable[..., None] = lambda _, stop: None,
+    on_progress: Callable[..., None] = lambda _, stop: None,
     sittings: int = 1,
     **given: Any,
 ) -> EndedTest:
@@ -67,7 +67,7 @@ def run_test(
             run = create_same_run(store, SameRequest(models=models, limits=limits, **{"seed": 1, **given}))
             for _ in range(sittings):
                 stop = Stop()
-                run = await asyncio.wait_for(execute(store, run, limits, partial(watch, stop=stop), stop), 60)
+                run = await asyncio.wait_for(execute(store, run, limits, partial(on_progress, stop=stop), stop), 60)
             return EndedTest(run, same_view(store, run), opened, stop)
 
     return asyncio.run(go())
@@ -173,7 +173,7 @@ def test_a_stopped_test_is_resumed_where_it_ended() -> None:
             stop(INTERRUPTED_BY_USER_REASON)
 
     tested = run_test(
-        make_answers("yes", "no"), make_answers("yes", "no", seed=2), watch=stop_early, calls=120, sittings=2
+        make_answers("yes", "no"), make_answers("yes", "no", seed=2), on_progress=stop_early, calls=120, sittings=2
     )
     assert (tested.run.status, tested.run.stored) == ("finished", 120)
     assert sum(server.count for server in tested.servers) <= 122
@@ -187,7 +187,7 @@ def test_an_interrupted_test_gives_the_answer_so_far() -> None:
 
     slow: Any = {"latency_s": 0.5}
     says = make_answers("yes", "no"), make_answers("yes", "no", seed=2)
-    tested = run_test(*says, servers=(slow, slow), watch=stop_early, calls=200)
+    tested = run_test(*says, servers=(slow, slow), on_progress=stop_early, calls=200)
     assert tested.run.status == "interrupted"
     assert 10 < tested.view.pairs < 60
 

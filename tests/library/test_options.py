@@ -93,7 +93,7 @@ def test_a_filter_that_matches_nothing_is_named_as_an_argument() -> None:
     with pytest.raises(InvalidInput) as refused:
         pramana.evaluate(CASES, model="fake:echo", selection={"all_tags": ["VIP"], "limit": 3})
     assert str(refused.value) == (
-        'no case of the list passes the filters; check the spelling of selection={"all_tags": ["VIP"], "limit": 3}'
+        'no case of the list matches the filters; check the spelling of selection={"all_tags": ["VIP"], "limit": 3}'
     )
 
 
@@ -106,7 +106,10 @@ def test_a_filter_that_matches_nothing_is_named_as_an_argument() -> None:
             {"model": "gpt5"},
             "to test a Python function, pass it: model=function; list models: pramana models, in a shell",
         ),
-        ({"model": lambda prompt, tone: tone}, 'give tone a default, or send it: parameters={"tone": VALUE}'),
+        (
+            {"model": lambda prompt, tone: tone},
+            'give the parameter tone of your function a default, or send it: parameters={"tone": VALUE}',
+        ),
         ({"model": "fake:echo", "repeat": 0}, "repeat: expected a whole number from 1 to 1,000, found 0"),
         (
             {"model": "fake:echo", "timeout_s": -1},

@@ -152,7 +152,7 @@ def test_a_selection_of_an_unfinished_run_counts_what_is_left(tmp_path: Path, st
 
 def test_an_empty_selection_names_its_filters(run_id: str) -> None:
     result = CliRunner().invoke(pramana, ["show", run_id, "--id", "nobody"])
-    assert str(result.exception) == f"no case of run {run_id} passes the filters; check the spelling of --id nobody"
+    assert str(result.exception) == f"no case of run {run_id} matches the filters; check the spelling of --id nobody"
 
 
 def test_rescore_judges_only_selected_results(run_id: str) -> None:

@@ -317,7 +317,7 @@ def test_the_caret_is_aligned_under_wide_characters() -> None:
         (["run", "--suite", "v1.0", "a.jsonl"], 2, "--suite cannot be combined with PATHS"),
         (["runs", "--limit", "9" * 30], 2, "is not in the range"),
         (["rescore", "--max-cost", "nan"], 2, "'nan' is not a finite number"),
-        (["run", "--tag", "nowhere"], 2, "no case of v1.0-cheap passes the filters"),
+        (["run", "--tag", "nowhere"], 2, "no case of v1.0-cheap matches the filters"),
         (["run", "--type", "nowhere"], 2, "check the spelling of --type nowhere"),
         (["run", "--confidence", "0.9"], 2, "--confidence belongs to --fail-under"),
         (["run", "--fail-under", "90"], 2, "is not in the range"),

@@ -123,7 +123,7 @@ def test_the_library_can_be_imported() -> None:
 def test_a_token_is_sent_to_the_given_server(
     scenario_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serve(f"sqlite:///{tmp_path / 'guarded.sqlite3'}", tokens_required=True) as guarded:
+    with serve(f"sqlite:///{tmp_path / 'guarded.sqlite3'}", server_account_needs_token=True) as guarded:
         editor, viewer = guarded.with_token("editor").token, guarded.with_token("viewer").token
         refused = invoke("import", scenario_folder, "--to", guarded.url)
         assert isinstance(refused.exception, PramanaError)
@@ -231,7 +231,7 @@ def test_scenarios_are_listed_with_filters_locally_and_on_a_server(scenario_fold
         assert list_ids(*at) == ["a", "b", "c"]
         assert list_ids("--id", "c", "--id", "a", "--type", "task-completion", *at) == ["a", "c"]
         assert list_ids("--language", "de", *at) == []
-        assert invoke("list", "--tag", "none", *at).stderr == "No scenario passes these filters.\n"
+        assert invoke("list", "--tag", "none", *at).stderr == "No scenario matches these filters.\n"
         listed = invoke("list", "--limit", 2, *at)
         assert [line.split()[0] for line in listed.stdout.splitlines()] == ["id", "a", "b"]
         assert listed.stderr == "… and 1 more\n"
@@ -337,10 +337,10 @@ def test_a_selection_of_stored_scenarios_is_recorded_once(scenario_folder: Path)
     [
         (["a"], "a is not a file but the ID of a stored scenario; run: pramana run store:a"),
         (["store:gone"], 'there is no scenario "gone"; see: pramana scenarios list'),
-        (["store:a", "--id", "b"], "no scenario that store: names passes the filters; check the spelling of --id b"),
+        (["store:a", "--id", "b"], "no scenario that store: names matches the filters; check the spelling of --id b"),
         (
             ["store:", "--language", "de"],
-            "no scenario passes these filters; check the spelling of the filters",
+            "no scenario matches these filters; check the spelling of the filters",
         ),
     ],
 )

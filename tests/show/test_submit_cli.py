@@ -151,7 +151,7 @@ def test_a_run_and_its_export_submit_the_same_content(server: Client, tmp_path: 
 
 def test_a_token_is_sent_from_the_option_or_the_environment(tmp_path: Path) -> None:
     mine = run()
-    with serve(f"sqlite:///{tmp_path / 'server.sqlite3'}", tokens_required=True) as server:
+    with serve(f"sqlite:///{tmp_path / 'server.sqlite3'}", server_account_needs_token=True) as server:
         assert server.store
         code, said = list_submitted(mine, "--to", server.url)
         assert (code, said["failure"]["code"], said["remaining"]) == (2, "not_allowed", 1)

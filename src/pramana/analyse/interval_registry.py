@@ -109,7 +109,7 @@ REGISTERED_INTERVALS = (
         fields=(
             "analyse.changes:Change.interval",
             "analyse.changes:Change.ratio_interval",
-            "app.comparisons:ChangeView.interval",
+            "app.comparisons:MeasuredChangeView.interval",
         ),
         method="Order statistics (the sign test inverted)",
         checked_by="enumeration",

@@ -41,9 +41,9 @@ __all__ = [
 log = logging.getLogger("pramana.app")
 _Return = TypeVar("_Return")
 _Params = ParamSpec("_Params")
-ThreadLane = Literal["here", "work", "heavy", "outside", "runs"]
-"""Where a use case runs: on the event loop (`here`), or in the threads for store access, long work, requests to other
-hosts, or runs."""
+ThreadLane = Literal["event_loop", "store", "heavy", "network", "runs"]
+"""Where a use case runs: on the event loop, or in the threads for store access, long work, requests to other hosts, or
+runs."""
 ROLE_BY_USE_CASE: dict[str, Role] = {}
 """The role that each use case needs, by module and name."""
 ALLOW_ANONYMOUS_WHEN: dict[str, Callable[[Preferences], bool]] = {}
@@ -88,11 +88,12 @@ class App:
     store: Store
     host: str = "127.0.0.1"
     port: int = 3000
-    tokens_required: bool = False
+    server_account_needs_token: bool = False
     """Whether even the account that the server runs as needs a token."""
     open_to_all: bool = False
     """Whether everyone who can reach the server may do everything: --no-auth."""
     api_only: bool = False
+    """Whether another process executes the runs and measures the watches: --api-only."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names that clients may use for the server, besides its address."""
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
@@ -224,21 +225,21 @@ class App:
     # ── Reachability ──
 
     @property
-    def trusts_own_account(self) -> bool:
+    def trusts_server_account(self) -> bool:
         """Whether connections from the account that the server runs as need no token.
 
         Only on loopback, and not behind a proxy or under another host name: a proxy may run as the same account, and
         then every user would appear to be that account.
         """
-        known_elsewhere = self.allowed_hosts or self.trusted_proxies or self.tokens_required
+        known_elsewhere = self.allowed_hosts or self.trusted_proxies or self.server_account_needs_token
         return is_loopback(self.host) and not known_elsewhere
 
     @property
     def is_local_only(self) -> bool:
         """Whether only this machine can use the server: no token was ever created, no host name or proxy is set."""
-        return self.trusts_own_account and not self.has_had_tokens
+        return self.trusts_server_account and not self.has_had_tokens
 
-    def private_addresses_allowed(self) -> bool:
+    def allows_private_addresses(self) -> bool:
         """Whether URLs that users enter may point to private addresses."""
         return self.is_local_only or self.preferences().allow_private_addresses
 
@@ -258,12 +259,12 @@ def is_loopback(host: str) -> bool:
 
 
 def use_case(
-    role: Role, lane: ThreadLane = "work", allow_anonymous_when: Callable[[Preferences], bool] | None = None
+    role: Role, lane: ThreadLane = "store", allow_anonymous_when: Callable[[Preferences], bool] | None = None
 ) -> Callable[
     [Callable[Concatenate[App, User, _Params], _Return]],
     Callable[Concatenate[App, Credential, _Params], Awaitable[_Return]],
 ]:
-    """Declare a use case: the role that it needs and where it runs (a thread pool, or `here` if it never waits).
+    """Declare a use case: the role that it needs and where it runs (threads, or the event loop if it never waits).
 
     Callers await it with a credential; the function gets the user. With `allow_anonymous_when`, anonymous callers are
     allowed while that function returns true for the settings.
@@ -283,13 +284,13 @@ def use_case(
             user = await require_allowed_user(app, credential, call_with_credential)
             work = partial(function, app, user, *given, **named)
             match lane:
-                case "here":
+                case "event_loop":
                     return work()
-                case "work":
+                case "store":
                     return await app.run_in_thread(work)
                 case "heavy":
                     return await app.run_in_heavy_thread(work)
-                case "outside":
+                case "network":
                     return await app.run_in_network_thread(work)
                 case "runs":
                     return await app.run_in_run_thread(work)

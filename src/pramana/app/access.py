@@ -62,7 +62,7 @@ class Credential(Struct, frozen=True):
     """A token."""
     session_secret: str | None = None
     """The secret of a browser's session."""
-    is_own_account: bool = False
+    is_from_server_account: bool = False
     """Whether the connection comes from the account on this machine that the server runs as."""
     address: str = "?"
     """The IP address, against which requests without a token are counted."""
@@ -108,7 +108,7 @@ class AccessSettings(Protocol):
     store: Store
 
     @property
-    def trusts_own_account(self) -> bool: ...
+    def trusts_server_account(self) -> bool: ...
 
     def preferences(self) -> Preferences: ...
 
@@ -144,7 +144,7 @@ class Access:
         )
         return found or (LOCAL_OWNER if self._is_owner(credential) else ANONYMOUS)
 
-    async def authorize(
+    async def authenticate_and_count(
         self, credential: Credential, report_bucket: Callable[[RateLimitBucket], None] = lambda _: None
     ) -> User:
         """Return the user of a credential and count the request.
@@ -161,7 +161,7 @@ class Access:
         return user
 
     def _is_owner(self, credential: Credential) -> bool:
-        return self._app.open_to_all or (credential.is_own_account and self._app.trusts_own_account)
+        return self._app.open_to_all or (credential.is_from_server_account and self._app.trusts_server_account)
 
     def _is_known_without_lookup(self, credential: Credential) -> bool:
         shown = credential.token_secret or credential.session_secret
@@ -314,7 +314,9 @@ class OpenStreams:
             )
 
     @contextmanager
-    def watch_user(self, user: User, end_stream: Callable[[], None], *, is_counted: bool = False) -> Iterator[None]:
+    def register_stream(
+        self, user: User, end_stream: Callable[[], None], *, is_counted: bool = False
+    ) -> Iterator[None]:
         """Call `end_stream` if the user's token or session ends or its role is lowered while the context is open.
 
         `end_stream` may be called more than once. Only event streams are counted, not the WebSockets of pages.
@@ -341,7 +343,7 @@ class OpenStreams:
 
         try:
             async with limit:
-                with self.watch_user(user, cancel, is_counted=is_counted):
+                with self.register_stream(user, cancel, is_counted=is_counted):
                     yield limit
         except TimeoutError:
             if not limit.expired():

@@ -25,6 +25,7 @@ from pramana.app.views import (
 )
 from pramana.model import Case, Outcome, Result
 
+_TOKEN_SUM_DESCRIPTION = "Sum over the replies that did not come from the cache; null if a count is unknown"
 MAX_NAMED_FAILURES = 10
 """Most failed results and reasons that a brief lists; its counts include all."""
 MAX_TEXT_LENGTH = 2_000
@@ -75,8 +76,8 @@ class RunBriefView(RunView, frozen=True, kw_only=True):
     cost_usd: Annotated[
         float | None, Meta(description="Cost including judges; null if a price or a token count is unknown")
     ]
-    input_tokens: float | None
-    output_tokens: float | None
+    input_tokens: Annotated[float | None, Meta(description=_TOKEN_SUM_DESCRIPTION)]
+    output_tokens: Annotated[float | None, Meta(description=_TOKEN_SUM_DESCRIPTION)]
     latency_p50_seconds: Annotated[float | None, Meta(description="null with several models")]
     latency_p95_seconds: float | None
     latency_by_model: Annotated[

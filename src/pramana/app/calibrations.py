@@ -43,7 +43,9 @@ class AgreementView(View, frozen=True, kw_only=True):
 
     category: Annotated[str | None, Meta(description="Null: all categories")] = None
     labels: int
-    accuracy: Annotated[float | None, Meta(description="Share of verdicts that people share; null: too few labels")]
+    accuracy: Annotated[
+        float | None, Meta(description="Share of the judge's verdicts with which people agree; null: too few labels")
+    ]
     accuracy_interval: _Interval | None
     kappa: Annotated[float | None, Meta(description="Cohen's kappa: 1 perfect agreement, 0 that of chance")]
     kappa_interval: _Interval | None
@@ -121,7 +123,7 @@ class JudgeReportView(View, frozen=True, kw_only=True):
     """How far the judges of a run agree with people."""
 
     run_id: str
-    reference: str
+    reference: Annotated[str, Meta(description="What names the run: its ID, or `RUN@1` if a scoring was named")]
     suite: str
     labelled: Annotated[int, Meta(description="Replies on which most raters agree")]
     raters: tuple[str, ...]

@@ -32,7 +32,7 @@ from pramana.embedded.engines import EngineInfo
 from pramana.errors import Hint, InvalidInput, describe_value, quote_text
 from pramana.model import Check, JudgeCalibration, Outcome, ToolCall
 
-MARGIN_POINTS = 100 * MARGIN
+DEFAULT_MARGIN_POINTS = 100 * MARGIN
 
 
 class ComparedAnswer(NamedTuple):
@@ -66,7 +66,7 @@ class RecordedReply(NamedTuple):
     tool_calls: tuple[ToolCall, ...] = ()
 
 
-class HashMismatch(NamedTuple):
+class ResultHashMismatch(NamedTuple):
     """Results of a file whose `result_hash` does not match their output."""
 
     file: str
@@ -77,7 +77,7 @@ class HashMismatch(NamedTuple):
     def sentence(self) -> str:
         """Return the mismatch as a sentence.
 
-        >>> print(HashMismatch("old.json", 2, "peru").sentence)
+        >>> print(ResultHashMismatch("old.json", 2, "peru").sentence)
         old.json: the result_hash of 2 results does not match their output (first: peru); check the origin of the file.
         """
         those = (
@@ -131,7 +131,7 @@ class ComparisonSource:
     """Returns how far judges agree with people; a judge that is not among them is uncalibrated."""
     is_stored_run: bool = False
     """Whether the places of answers are result numbers of a stored run."""
-    find_hash_mismatch: Callable[[], HashMismatch | None] = lambda: None
+    find_result_hash_mismatch: Callable[[], ResultHashMismatch | None] = lambda: None
     """Returns the results whose hash does not match their output; None if all match."""
 
     @property
@@ -140,8 +140,8 @@ class ComparisonSource:
         return ModelNames(self.model, self.model).short
 
     @property
-    def name(self) -> str:
-        """The display name."""
+    def reference_and_model(self) -> str:
+        """What names the side in errors: the run or file as it was named, and the model."""
         return f"{self.reference} {self.model}"
 
 
@@ -158,7 +158,7 @@ class ComparisonSide:
     """The display name of each case."""
     engines: tuple[EngineInfo, ...] = ()
     """The engines of its embedded models."""
-    judges: tuple[str, ...] = ()
+    judge_sentences: tuple[str, ...] = ()
     """A sentence for each judge, which says how far it agrees with people."""
     is_stored_run: bool = False
     """Whether the places of answers are result numbers of a stored run."""
@@ -227,7 +227,7 @@ class ComparedSides:
     sources: tuple[ComparisonSource, ComparisonSource]
     reply_changes: ReplyChanges
     """Replies that changed while their verdict stayed the same."""
-    hash_mismatches: Sequence[HashMismatch] = ()
+    result_hash_mismatches: Sequence[ResultHashMismatch] = ()
     """Files with results whose hash does not match their output."""
     engine_differences: Sequence[EngineDifference] = ()
     """Embedded models that the two sides ran on different engines or processors."""
@@ -279,11 +279,11 @@ def has_same_cases(before: ComparisonSource, after: ComparisonSource, *, any_sui
     if not same and not any_suite:
         shared = _count_shared_cases(before, after)
         said = [
-            f"  {each.name}: {each.suite_hash or 'not a complete suite, so it has no hash'}\n"
+            f"  {each.reference_and_model}: {each.suite_hash or 'not a complete suite, so it has no hash'}\n"
             for each in (before, after)
         ]
         raise DifferentCasesError(
-            f"the two sides may not have the same cases:\n{''.join(said).rstrip()}",
+            f"the two sides are not known to have the same cases:\n{''.join(said).rstrip()}",
             hint=Hint(
                 "any_suite",
                 "the cases that both sides have"
@@ -306,7 +306,7 @@ def compare_sides(
     *,
     any_suite: bool,
     any_judge: bool,
-    margin: float = MARGIN_POINTS,
+    margin: float = DEFAULT_MARGIN_POINTS,
 ) -> ComparedSides:
     """Compare two sides case by case; `margin` is in points."""
     share = parse_margin(margin)
@@ -339,7 +339,7 @@ def compare_sides(
         (old, now),
         (before, after),
         compare_replies(old.answers, now.answers, left_out),
-        [mismatch for source in (before, after) if (mismatch := source.find_hash_mismatch())],
+        [mismatch for source in (before, after) if (mismatch := source.find_result_hash_mismatch())],
         [replace(each, side_labels=labels) for each in engines],
         _make_heading(before, after, one_run=one_run),
     )
@@ -417,8 +417,8 @@ def read_side(source: ComparisonSource, keys: SideKeys) -> ComparisonSide:
         known = digests.setdefault(case, each.case_digest or "")
         if each.case_digest and known not in ("", each.case_digest):
             raise InvalidInput(
-                f"{source.name} has two cases called {quote_text(each.case_id)}, and the other side identifies cases "
-                "only by ID; compare runs, or files that have case_digest"
+                f"{source.reference_and_model} has two cases called {quote_text(each.case_id)}, and the other side "
+                "identifies cases only by ID; compare runs, or files that have case_digest"
             )
         ids[case] = each.case_id + spoken
         engines.update(recorded_engine_lines(each.fingerprint, each.checks))
@@ -442,7 +442,7 @@ def read_side(source: ComparisonSource, keys: SideKeys) -> ComparisonSide:
             case: f"{name} ({split_variant(case)[0][-8:]})" if shared[name] > 1 else name for case, name in ids.items()
         },
         engines=parse_distinct_engines(engines),
-        judges=_describe_judges(judges, source),
+        judge_sentences=_describe_judges(judges, source),
         is_stored_run=source.is_stored_run,
     )
 

@@ -27,7 +27,7 @@ from pramana.analyse.pairing import SCORED, split_variant
 from pramana.analyse.rates import Rate
 from pramana.app import App, User, use_case
 from pramana.app.comparison_sides import (
-    MARGIN_POINTS,
+    DEFAULT_MARGIN_POINTS,
     ComparisonSide,
     ComparisonSource,
     DifferentCasesError,
@@ -42,8 +42,8 @@ from pramana.app.comparisons import Margin, list_source_states, make_missing_cho
 from pramana.app.references import (
     ModelUnclear,
     SeveralSides,
+    make_baseline_reference,
     make_run_reference,
-    reference_to_baseline,
     resolve_several_sides,
 )
 from pramana.app.views import View
@@ -148,7 +148,7 @@ class CompareSeveralRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     """None: the same as `model`."""
     any_suite: bool = False
     any_judge: bool = False
-    margin: Margin = MARGIN_POINTS
+    margin: Margin = DEFAULT_MARGIN_POINTS
 
 
 @use_case("viewer", "heavy")
@@ -159,7 +159,7 @@ def compare_several_runs(app: App, _: User, request: CompareSeveralRequest) -> C
     """
     store, (first, *others) = app.store, request.run
     references = [
-        reference_to_baseline(store, first, others[0] if others else None),
+        make_baseline_reference(store, first, others[0] if others else None),
         *(make_run_reference(store, each) for each in others),
     ]
     try:
@@ -168,7 +168,7 @@ def compare_several_runs(app: App, _: User, request: CompareSeveralRequest) -> C
             request.model,
             request.new_model,
             request.against,
-            lambda reference: reference_to_baseline(store, reference, first),
+            lambda reference: make_baseline_reference(store, reference, first),
         )
         _refuse_too_many(sides)
     except ModelUnclear as error:
@@ -213,7 +213,7 @@ def _refuse_too_many(sides: SeveralSides) -> None:
 
 
 def compare_several_sides(
-    several: SeveralSides, *, any_suite: bool, any_judge: bool, margin: float = MARGIN_POINTS
+    several: SeveralSides, *, any_suite: bool, any_judge: bool, margin: float = DEFAULT_MARGIN_POINTS
 ) -> ComparisonTable:
     """Compare every two sides, or each side with the reference; `margin` is in points."""
     _refuse_too_many(several)
@@ -269,7 +269,7 @@ class _SideReader:
     @property
     def judges(self) -> tuple[str, ...]:
         """A sentence for each judge of any side."""
-        return tuple(dict.fromkeys(judge for side in self._sides.values() for judge in side.judges))
+        return tuple(dict.fromkeys(judge for side in self._sides.values() for judge in side.judge_sentences))
 
     def read(self, place: int, keys: SideKeys) -> ComparisonSide:
         if (place, keys) not in self._sides:
@@ -391,7 +391,7 @@ def _make_view(compared: _SideReader, pairs: Sequence[PairComparison], margin: f
         notes=tuple(compared.iterate_notes(pairs)),
         judges=compared.judges,
         hash_mismatches=tuple(
-            dict.fromkeys(found.sentence for each in sources if (found := each.find_hash_mismatch()))
+            dict.fromkeys(found.sentence for each in sources if (found := each.find_result_hash_mismatch()))
         ),
     )
 

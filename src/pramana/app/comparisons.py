@@ -15,14 +15,14 @@ from pramana.analyse.pairing import Pair, UnpairedAnswers
 from pramana.analyse.replies import MAX_LISTED_CHANGES
 from pramana.app import App, User, use_case
 from pramana.app.comparison_sides import (
-    MARGIN_POINTS,
+    DEFAULT_MARGIN_POINTS,
     ComparedSides,
     ComparisonSource,
     DifferentCasesError,
     compare_sides,
     describe_pass_counts,
 )
-from pramana.app.references import ModelUnclear, make_run_reference, reference_to_baseline, resolve_sides
+from pramana.app.references import ModelUnclear, make_baseline_reference, make_run_reference, resolve_sides
 from pramana.app.replies import ReplyPairView, read_reply_pairs
 from pramana.app.views import View
 from pramana.embedded.engines import EngineInfo
@@ -98,7 +98,7 @@ class DifferentlyJudgedCasesView(View, frozen=True, kw_only=True):
     cases: tuple[DifferentJudgesView, ...]
 
 
-class ChangeView(View, frozen=True, kw_only=True):
+class MeasuredChangeView(View, frozen=True, kw_only=True):
     """A measurement on both sides, paired case by case. An unknown end of the interval is null."""
 
     what: Annotated[str, Meta(description="total time, time to first token, voice to voice, misheard words …")]
@@ -124,13 +124,13 @@ class ChangeView(View, frozen=True, kw_only=True):
     detail: Annotated[str, Meta(description="The numbers in words")]
 
 
-class TimeView(ChangeView, frozen=True, kw_only=True):
+class TimeView(MeasuredChangeView, frozen=True, kw_only=True):
     """The change in a time."""
 
     ratio: _Bounds
 
 
-class WordsView(ChangeView, frozen=True, kw_only=True):
+class WordsView(MeasuredChangeView, frozen=True, kw_only=True):
     """The change in misheard words of the calls."""
 
     p_value: float | None
@@ -249,7 +249,10 @@ class ComparisonNumbersView(View, frozen=True, kw_only=True):
             "failed"
         ),
     ]
-    over: UnpairedAnswersView
+    over: Annotated[
+        UnpairedAnswersView,
+        Meta(description="Answers that one side has more of than the other, which the comparison leaves out"),
+    ]
     reply_changes: ReplyChangesView
     asked_differently: tuple[RequestDifferenceView, ...]
     engine_changes: tuple[EngineChangeView, ...]
@@ -263,7 +266,10 @@ class FullComparisonView(ComparisonNumbersView, frozen=True, kw_only=True):
     lost: tuple[FlipView, ...]
     gained: tuple[FlipView, ...]
     excluded: tuple[str, ...]
-    apart: tuple[DifferentJudgesView, ...]
+    apart: Annotated[
+        tuple[DifferentJudgesView, ...],
+        Meta(description="Cases that different judges judged on the two sides, which the comparison leaves out"),
+    ]
     only_base: tuple[str, ...]
     only_new: tuple[str, ...]
     measured: tuple[TimeView | WordsView, ...]
@@ -288,7 +294,10 @@ class ComparisonView(ComparisonNumbersView, frozen=True, kw_only=True):
         Meta(description="Changed cases of this page, losses first, each in the order of the cases"),
     ]
     excluded: Annotated[NamedCasesView, Meta(description="Cases without a verdict on one side or both")]
-    apart: DifferentlyJudgedCasesView
+    apart: Annotated[
+        DifferentlyJudgedCasesView,
+        Meta(description="Cases that different judges judged on the two sides, which the comparison leaves out"),
+    ]
     only_base: NamedCasesView
     only_new: NamedCasesView
     times: tuple[TimeView, ...]
@@ -308,7 +317,7 @@ class CompareRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     """None: the same as `model`."""
     any_suite: bool = False
     any_judge: bool = False
-    margin: Margin = MARGIN_POINTS
+    margin: Margin = DEFAULT_MARGIN_POINTS
     page: PageNumber = 1
     page_size: PageSize = 50
     """Changed cases per page."""
@@ -325,7 +334,7 @@ def compare_runs(app: App, _: User, request: CompareRequest) -> ComparisonView:
         whole = _compare_sources(app, before, after, request)
     except DifferentCasesError:
         raise make_missing_choice_error(
-            "the two runs may not have the same cases; to compare the cases that both runs have, send anySuite=true",
+            "the two runs are not known to have the same cases; to compare those that both have, send anySuite=true",
             "anySuite",
         ) from None
     begin = (request.page - 1) * request.page_size
@@ -365,14 +374,14 @@ def list_source_states(app: App, sources: Iterable[ComparisonSource]) -> list[An
     states: list[Any] = []
     for each in sources:
         run = app.store.runs.find_as_of_scoring(each.reference)
-        states += (each.name, run.stored, run.status, run.finished, *app.store.scorings.read_labels(run))
+        states += (each.reference_and_model, run.stored, run.status, run.finished, *app.store.scorings.read_labels(run))
     return [*states, *app.store.labels.read_state()]
 
 
 def _find_sources(store: Store, request: CompareRequest) -> tuple[ComparisonSource, ComparisonSource]:
     try:
         return resolve_sides(
-            reference_to_baseline(store, request.base, request.new),
+            make_baseline_reference(store, request.base, request.new),
             make_run_reference(store, request.new),
             request.model,
             request.new_model,
@@ -425,7 +434,7 @@ def comparison_view(compared: ComparedSides, max_examples: int = 0) -> FullCompa
         verdict=found.verdict,
         sentence=found.sentence,
         detail=found.detail,
-        judges=tuple(dict.fromkeys((*before.judges, *after.judges))),
+        judges=tuple(dict.fromkeys((*before.judge_sentences, *after.judge_sentences))),
         pairs=found.pairs,
         base_rate=found.base_rate,
         new_rate=found.new_rate,
@@ -470,7 +479,7 @@ def comparison_view(compared: ComparedSides, max_examples: int = 0) -> FullCompa
             HashMismatchView(
                 file=each.file, count=each.result_count, first_case=each.first_case, sentence=each.sentence
             )
-            for each in compared.hash_mismatches
+            for each in compared.result_hash_mismatches
         ),
         examples=read_reply_pairs(compared, max_examples),
     )

@@ -110,10 +110,10 @@ def _refuse_unexportable(scenario: Scenario) -> None:
     read_back = parse_scenarios(format_scenarios([scenario]), problems)
     if problems.errors:
         raise InvalidInput.from_problems(
-            [Problem(f"it cannot be written as a YAML file: {problems.kept[0].message}", "assert")]
+            [Problem(f"the scenario cannot be written as a YAML file: {problems.kept[0].message}", "assert")]
         )
     if [each.scenario for each in read_back] != [scenario]:
-        raise InvalidInput.from_problems([Problem("it cannot be written as a YAML file", "assert")])
+        raise InvalidInput.from_problems([Problem("the scenario cannot be written as a YAML file", "assert")])
 
 
 def make_scenario_id(name: object) -> str:

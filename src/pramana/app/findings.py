@@ -27,13 +27,13 @@ community."""
 
 @dataclass(slots=True)
 class _CachedSummary:
-    tally: ResultTally
+    result_tally: ResultTally
     spread_tally: SpreadTally
     scoring_numbers: tuple[int, ...]
     lock: threading.Lock
     last_seq: int = 0
-    calibrated_for: Hashable = None
-    """The labels and the results of the calibrations."""
+    calibration_state: Hashable = None
+    """The state of the labels and the last result at the last calibration, which is stale once they differ."""
     summary_and_times: tuple[Summary, RunTimes] | None = None
 
 
@@ -55,17 +55,17 @@ class RunSummaries:
             put_in_cache(self._cache, run.reference, sums, MAX_CACHED_RUNS)
         with sums.lock:
             for seq, case, result in self._store.results.iterate_numbered_with_cases(run, sums.last_seq):
-                sums.tally.add(case, result)
+                sums.result_tally.add(case, result)
                 sums.spread_tally.add(result)
                 sums.last_seq, sums.summary_and_times = seq, None
-            if sums.tally.has_judges:
+            if sums.result_tally.has_judges:
                 labels = self._store.labels.read_state()
-                if sums.calibrated_for != (labels, sums.last_seq):
-                    sums.calibrated_for = labels, sums.last_seq
-                    sums.tally.set_calibrations(calibrate_judges(self._store, run))
+                if sums.calibration_state != (labels, sums.last_seq):
+                    sums.calibration_state = labels, sums.last_seq
+                    sums.result_tally.set_calibrations(calibrate_judges(self._store, run))
                     sums.summary_and_times = None
             if sums.summary_and_times is None:
-                sums.summary_and_times = sums.tally.summary(), sums.spread_tally.summarise_times()
+                sums.summary_and_times = sums.result_tally.summary(), sums.spread_tally.summarise_times()
             return sums.summary_and_times
 
 

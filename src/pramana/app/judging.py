@@ -33,7 +33,7 @@ MAX_RATER_LENGTH = 100
 MAX_LABEL_COUNT = 100_000
 NO_JUDGED_REPLIES = "no reply of this run was judged by a model, so there is nothing to label"
 Rater = Annotated[str, Meta(min_length=1, max_length=MAX_RATER_LENGTH, pattern=r"\S")]
-Task = Annotated[str, Meta(max_length=MAX_NAME_CHARS)]
+TaskName = Annotated[str, Meta(max_length=MAX_NAME_CHARS)]
 
 
 MAX_SKIPPED = 20
@@ -47,7 +47,8 @@ class LabellingRequest(Struct, frozen=True, kw_only=True):
         DEFAULT_LABEL_COUNT
     )
     task: Annotated[
-        Task | None, Meta(description="Name of the reply to show, such as an earlier one; null: the next without label")
+        TaskName | None,
+        Meta(description="Name of the reply to show, such as an earlier one; null: the next without label"),
     ] = None
     skip: Annotated[
         Annotated[tuple[Annotated[str, Meta(max_length=200)], ...], Meta(max_length=MAX_SKIPPED)],
@@ -61,7 +62,7 @@ class LabellingRequest(Struct, frozen=True, kw_only=True):
 class LabelRequest(Struct, frozen=True, kw_only=True):
     """A label to save."""
 
-    task: Annotated[Task, Meta(description="Name of the reply, from the labelling view")]
+    task: Annotated[TaskName, Meta(description="Name of the reply, from the labelling view")]
     label: Annotated[LabelVerdict | None, Meta(description="yes, no or unsure; null removes the label")]
     note: Annotated[Annotated[str, Meta(max_length=MAX_NOTE_CHARS)], Meta(description="Note on the label")] = ""
     rater: Annotated[
@@ -116,24 +117,24 @@ class LabellingView(View, frozen=True, kw_only=True):
 # ── Draw and tasks ──
 
 
-class LabelDraw(Struct, frozen=True):
+class LabellingDraw(Struct, frozen=True):
     """The replies of a run that are labelled, in their order."""
 
     tasks: tuple[str, ...]
-    judged_count: int
+    judged_reply_count: int
 
 
-def draw_labels(store: Store, run: Run, count: int) -> LabelDraw:
+def draw_replies_to_label(store: Store, run: Run, count: int) -> LabellingDraw:
     """Draw the replies of a run to label; raise an error if none was judged or the run is not over."""
     if run.status in ("queued", "running"):
         raise StateConflict(f"run {run.id} is {run.status}; label its replies once it has ended")
     judged = list_judged_replies(store, run)
     if not judged:
         raise InvalidInput(NO_JUDGED_REPLIES)
-    return LabelDraw(tuple(each.task for each in draw_replies(judged, count, run.id)), len(judged))
+    return LabellingDraw(tuple(each.task for each in draw_replies(judged, count, run.id)), len(judged))
 
 
-def labelling_view(store: Store, run: Run, draw: LabelDraw, request: LabellingRequest, rater: str) -> LabellingView:
+def labelling_view(store: Store, run: Run, draw: LabellingDraw, request: LabellingRequest, rater: str) -> LabellingView:
     """Return the progress of a rater, and the reply to label next or the one that was requested."""
     own = {
         make_task_name(each.seq, each.criterion): each for each in store.labels.list_of_run(run) if each.rater == rater
@@ -148,7 +149,7 @@ def labelling_view(store: Store, run: Run, draw: LabelDraw, request: LabellingRe
         drawn=len(draw.tasks),
         labelled=len(done),
         unsure=sum(each.verdict == "unsure" for each in done),
-        judged=draw.judged_count,
+        judged=draw.judged_reply_count,
         task=None if wanted is None else _make_task_view(store, run, wanted, own.get(wanted)),
     )
 
@@ -162,17 +163,17 @@ def _make_task_view(store: Store, run: Run, task: str, own: Label | None) -> Lab
         raise NotFound(f"result {seq} of run {run.id} has no check {quote_text(criterion)} by a judge")
     check = checks[criterion]
     question = next(each.judge_question for each in list_judgements(case, result.checks) if each.check is check)
-    line = check.evidence.get("line")
+    line_index = check.evidence.get("line")
     return LabelTaskView(
         task=task,
         seq=seq,
         criterion=criterion,
         case_id=case.id,
-        turns=_list_turns(run, case, line),
+        turns=_list_turns(run, case, line_index),
         heading="Expected outcome" if check.name == RUBRIC else "Criterion",
         question=question or _describe_criterion(check),
-        ideals=_list_ideals(case, check, line),
-        reply=_get_reply_text(case, reply, line),
+        ideals=_list_ideals(case, check, line_index),
+        reply=_get_reply_text(case, reply, line_index),
         tool_calls=tool_call_views(reply.tool_calls),
         recording=f"/audio/{reply.call.recording}" if reply.call else None,
         label=own.verdict if own else None,
@@ -185,26 +186,26 @@ def _describe_criterion(check: Check) -> str:
     return f"Does the reply pass the check {quote_text(check.name)}?"
 
 
-def _list_turns(run: Run, case: Case, line: object) -> tuple[TurnView, ...]:
+def _list_turns(run: Run, case: Case, line_index: object) -> tuple[TurnView, ...]:
     system = [TurnView(role="system", text=run.plan.system_prompt)] if run.plan.system_prompt else []
     if case.script:
-        lines = [each.text for at, each in enumerate(case.script) if line in (None, at)]
+        lines = [each.text for at, each in enumerate(case.script) if line_index in (None, at)]
         return (*system, *(TurnView(role="user", text=text) for text in lines))
     return (*system, *(TurnView(role=turn.role, text=turn.text) for turn in case.turns))
 
 
-def _list_ideals(case: Case, check: Check, line: object) -> tuple[str, ...]:
-    if isinstance(line, int):
-        expected = case.script[line].expected if line < len(case.script) else ()
+def _list_ideals(case: Case, check: Check, line_index: object) -> tuple[str, ...]:
+    if isinstance(line_index, int):
+        expected = case.script[line_index].expected if line_index < len(case.script) else ()
         return tuple(ideal for each in expected if each.assertion.type == JUDGE for ideal in each.ideals)
     return case.ideals if check.name != RUBRIC else ()
 
 
-def _get_reply_text(case: Case, reply: Reply, line: object) -> str:
+def _get_reply_text(case: Case, reply: Reply, line_index: object) -> str:
     """Return what the judge read: one answer, all answers of a script with their numbers, or the whole reply."""
     answers = reply.answers or (reply.text,)
-    if isinstance(line, int):
-        return answers[line] if line < len(answers) else ""
+    if isinstance(line_index, int):
+        return answers[line_index] if line_index < len(answers) else ""
     if len(case.script) > 1 and reply.answers:
         return "\n".join(f"{number}. {answer}" for number, answer in enumerate(reply.answers, 1))
     return describe_reply(reply.text, reply.tool_calls, max_call_length=None)
@@ -230,7 +231,7 @@ def save_labels(store: Store, run: Run, requests: Sequence[LabelRequest], rater:
         check_struct_values(each)
     scoring = max(store.scorings.read_labels(run), default=0)
     named = [(each, *_parse_task(each.task)) for each in requests]
-    criteria = _find_criteria(store, run, {seq for _, seq, _ in named})
+    criteria = _read_judge_checks(store, run, {seq for _, seq, _ in named})
     for _, seq, criterion in named:
         if criterion not in criteria.get(seq, {}):
             raise NotFound(f"result {seq} of run {run.id} has no check {quote_text(criterion)} by a judge")
@@ -254,7 +255,7 @@ def save_labels(store: Store, run: Run, requests: Sequence[LabelRequest], rater:
             store.labels.remove(run, seq, criterion, each.rater or rater)
 
 
-def _find_criteria(store: Store, run: Run, seqs: set[int]) -> Mapping[int, Mapping[str, Check]]:
+def _read_judge_checks(store: Store, run: Run, seqs: set[int]) -> Mapping[int, Mapping[str, Check]]:
     """Return the checks by a judge of some results, by criterion."""
     return {seq: dict(name_criteria(store.results.read(run, seq)[1].checks)) for seq in seqs}
 
@@ -296,7 +297,7 @@ def read_labelling(app: App, user: User, run_id: str, request: LabellingRequest)
     run = app.store.runs.find(run_id)
     scorings = tuple(app.store.scorings.read_labels(run))
     key = ("label draw", run.id, run.stored, run.status, scorings, request.count)
-    draw = app.comparison_cache.get(key, lambda: draw_labels(app.store, run, request.count))
+    draw = app.comparison_cache.get(key, lambda: draw_replies_to_label(app.store, run, request.count))
     return labelling_view(app.store, run, draw, request, rater)
 
 
@@ -339,7 +340,7 @@ def _choose_rater(user: User, requested: str | None) -> str:
 EXPORTED_COLUMNS = ("task", "case", "prompt", "criterion", "ideals", "reply", "label", "note")
 
 
-def list_label_rows(store: Store, run: Run, draw: LabelDraw, rater: str) -> list[dict[str, Any]]:
+def list_labelling_rows(store: Store, run: Run, draw: LabellingDraw, rater: str) -> list[dict[str, Any]]:
     """Return one row per drawn reply, as blind as on the screen, with the rater's label if there is one."""
     rows = []
     for task in draw.tasks:

@@ -116,7 +116,7 @@ class History(NamedTuple):
     shown_run_count: int
 
 
-@use_case("viewer", "outside")
+@use_case("viewer", "network")
 def list_models(app: App, _: User, *, refresh: bool = False) -> list[OfferView]:
     """Return the models of each registered or configured provider; a provider's list is cached for a day."""
     return list_offered_models(
@@ -125,7 +125,7 @@ def list_models(app: App, _: User, *, refresh: bool = False) -> list[OfferView]:
 
 
 @use_case("viewer", "heavy")
-def model_history(app: App, _: User, wanted: HistoryRequest) -> History:
+def read_model_history(app: App, _: User, wanted: HistoryRequest) -> History:
     """Return pass rate and latency of a model, per run and per day."""
     past, model = app.store.history, wanted.model
     runs, total = app.store.runs.read_page(model=model, limit=wanted.limit)

@@ -38,7 +38,7 @@ from pramana.store.store import Store
 from pramana.watch_request import BASELINE_DAYS, MAX_BASELINE_DAYS, MIN_BASELINE_DAYS
 from pramana.watching import read_feature_days
 
-TEXT_INSTRUMENTS = 8
+DEFAULT_TEXT_INSTRUMENT_COUNT = 8
 """Instruments of a watch of a text model, unless its user chooses some."""
 DEFAULT_TIER = "moderate"
 """The tier whose cases are planned with, unless cases are chosen."""
@@ -48,8 +48,8 @@ WATCH_LOSSES = (0.05, 0.1, 0.2)
 """Changes whose delay is shown beside the one to detect."""
 HARDLY_SOONER_DAYS = 2
 TRIED_REPEATS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100)
-_SHARE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%|points?)?\s*", re.IGNORECASE)
-_BUDGET = re.compile(
+_SHARE_RE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%|points?)?\s*", re.IGNORECASE)
+_BUDGET_RE = re.compile(
     r"\s*(\$)?\s*(\d+(?:\.\d*)?|\.\d+)\s*(USD|calls?)?\s*(?:/\s*(day)|(a day|per day))?\s*", re.IGNORECASE
 )
 
@@ -75,7 +75,7 @@ def parse_share(text: str) -> float:
     >>> parse_share("5%"), parse_share("0.05"), parse_share("5 points")
     (0.05, 0.05, 0.05)
     """
-    found = _SHARE.fullmatch(text)
+    found = _SHARE_RE.fullmatch(text)
     if found is None:
         raise InvalidInput(f"{quote_text(text)} is not a share of cases; write a share such as 5%, 0.05 or '5 points'")
     number = float(found[1])
@@ -90,14 +90,14 @@ def parse_budget(text: str) -> Budget:
     >>> str(parse_budget("2USD/day")), str(parse_budget("500 calls"))
     ('$2.00 a day', '500 calls')
     """
-    found = _BUDGET.fullmatch(text)
+    found = _BUDGET_RE.fullmatch(text)
     is_calls = bool(found and (found[3] or "").lower().startswith("call"))
     if found is None or (found[1] and is_calls) or not (found[1] or found[3]) or not float(found[2]):
         raise InvalidInput(f"{quote_text(text)} is not a budget; write a budget such as 2USD, 2USD/day or 500calls/day")
     return Budget(float(found[2]), "calls" if is_calls else "USD", bool(found[4] or found[5]))
 
 
-class PlanRequest(Struct, frozen=True, kw_only=True):
+class DetectionPlanRequest(Struct, frozen=True, kw_only=True):
     """The change to detect, how the model's replies vary, and what is asked of which models."""
 
     detect: Annotated[
@@ -123,7 +123,7 @@ class PlanRequest(Struct, frozen=True, kw_only=True):
     ] = 0.5
     margin: Annotated[
         Share,
-        Meta(title="Margin", description="Loss that a comparison should exclude if nothing changed, as a share"),
+        Meta(title="Margin", description="Loss that a comparison should rule out if nothing changed, as a share"),
     ] = 0.05
     case_count: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
@@ -131,8 +131,11 @@ class PlanRequest(Struct, frozen=True, kw_only=True):
     ] = None
     instruments: Annotated[
         Annotated[int, Meta(ge=1, le=100)],
-        Meta(title="Instruments", description="Instruments of the watch, which together keep one false-alarm rate"),
-    ] = TEXT_INSTRUMENTS
+        Meta(
+            title="Instruments",
+            description="Number of instruments of the watch, which together keep one false-alarm rate",
+        ),
+    ] = DEFAULT_TEXT_INSTRUMENT_COUNT
     baseline_days: Annotated[
         int,
         Meta(
@@ -213,8 +216,16 @@ class WatchPlanView(View, frozen=True, kw_only=True):
     """What a watch takes that sends the chosen cases every day."""
 
     delays: tuple[LossDelayView, ...]
-    with_unlimited_calls: Annotated[LossDelayView, Meta(description="The loss to detect, if calls cost nothing")]
-    day_sd_points: Annotated[float, Meta(description="How far days differ by themselves, as a share of the pass rate")]
+    with_unlimited_calls: Annotated[
+        LossDelayView, Meta(description="The days until the loss to detect is seen, with unlimited calls a day")
+    ]
+    day_sd_points: Annotated[
+        float,
+        Meta(
+            description="Standard deviation of the pass rate between days on which nothing changed, as a share: 0.05 "
+            "is five points"
+        ),
+    ]
     baseline_days: int
     instruments: int
     spending_per_day: SpendingView
@@ -229,7 +240,7 @@ class MeasuredWatchView(View, frozen=True, kw_only=True):
     next_day_rank_correlation: float
 
 
-class PlanView(View, frozen=True, kw_only=True):
+class DetectionPlanView(View, frozen=True, kw_only=True):
     """What it takes to see a change."""
 
     detect: float
@@ -258,7 +269,7 @@ class PlanView(View, frozen=True, kw_only=True):
 
 
 @use_case("editor", "heavy")
-def plan_detection(app: App, _: User, request: PlanRequest) -> PlanView:
+def plan_detection(app: App, _: User, request: DetectionPlanRequest) -> DetectionPlanView:
     """Return what it takes to see a change; nothing is sent and nothing is stored."""
     return make_plan_view(app.store, request, make_server_reach(app))
 
@@ -270,7 +281,7 @@ class _ChosenCases(NamedTuple):
     source: str | None
     estimate: Estimate | None
 
-    def spend(self, cases: float, repeats: int) -> SpendingView:
+    def estimate_spending(self, cases: float, repeats: int) -> SpendingView:
         """Return what so many cases take, at the mean of the chosen ones."""
         found = self.estimate
         if found is None:
@@ -286,12 +297,14 @@ class _ChosenCases(NamedTuple):
         )
 
 
-def make_plan_view(store: Store, request: PlanRequest, reach: ProviderAccess | None = None) -> PlanView:
+def make_plan_view(
+    store: Store, request: DetectionPlanRequest, reach: ProviderAccess | None = None
+) -> DetectionPlanView:
     """Return what it takes to see a change; nothing is sent and nothing is stored."""
     request.check()
     measured = None
     if request.watch is not None:
-        request, measured = _measure_watch(store, request, request.watch)
+        request, measured = _take_values_from_watch(store, request, request.watch)
         request.check()
     chosen = _choose_cases(store, request, reach)
     if request.budget:
@@ -299,7 +312,7 @@ def make_plan_view(store: Store, request: PlanRequest, reach: ProviderAccess | N
     model = fit_model(request.pass_rate, request.flips, request.day_sd)
     comparison = _plan_comparison(request, model, chosen)
     watch = _plan_watch(request, model, chosen)
-    return PlanView(
+    return DetectionPlanView(
         detect=request.detect,
         pass_rate=request.pass_rate,
         repeats=request.repeats,
@@ -319,7 +332,9 @@ def make_plan_view(store: Store, request: PlanRequest, reach: ProviderAccess | N
     )
 
 
-def _measure_watch(store: Store, request: PlanRequest, reference: str) -> tuple[PlanRequest, MeasuredWatchView]:
+def _take_values_from_watch(
+    store: Store, request: DetectionPlanRequest, reference: str
+) -> tuple[DetectionPlanRequest, MeasuredWatchView]:
     """Return the request with what the measured days of a watch show."""
     watch = store.watches.find(reference)
     days = read_feature_days(store, watch, read_watch(store, watch).period)
@@ -343,7 +358,7 @@ def _measure_watch(store: Store, request: PlanRequest, reference: str) -> tuple[
     )
 
 
-def _choose_cases(store: Store, request: PlanRequest, reach: ProviderAccess | None) -> _ChosenCases:
+def _choose_cases(store: Store, request: DetectionPlanRequest, reach: ProviderAccess | None) -> _ChosenCases:
     run = replace(request.run or RunRequest(models=()), repeats=request.repeats)
     if run.suite is None and run.tier is None and run.scenarios is None and not run.paths and not run.cases:
         if request.case_count is not None and not run.models:
@@ -354,7 +369,7 @@ def _choose_cases(store: Store, request: PlanRequest, reach: ProviderAccess | No
     return _ChosenCases(request.case_count or counted.case_count, counted.name, estimate)
 
 
-def _plan_comparison(request: PlanRequest, model: AssumedModel, chosen: _ChosenCases) -> ComparisonPlanView:
+def _plan_comparison(request: DetectionPlanRequest, model: AssumedModel, chosen: _ChosenCases) -> ComparisonPlanView:
     cases = cases_to_detect(model, request.detect, request.repeats)
     return ComparisonPlanView(
         cases=cases,
@@ -368,7 +383,7 @@ def _plan_comparison(request: PlanRequest, model: AssumedModel, chosen: _ChosenC
             None,
         ),
         with_these_cases=_find_detectable(model, chosen.case_count, request.repeats),
-        spending=None if cases is None else _double(chosen.spend(cases, request.repeats)),
+        spending=None if cases is None else _double(chosen.estimate_spending(cases, request.repeats)),
         table=tuple(_find_detectable(model, cases, repeats) for cases in TABLE_CASES for repeats in TABLE_REPEATS),
     )
 
@@ -391,12 +406,14 @@ def _multiply(once: SpendingView, times: int) -> SpendingView:
     )
 
 
-def _plan_watch(request: PlanRequest, model: AssumedModel, chosen: _ChosenCases) -> WatchPlanView:
+def _plan_watch(request: DetectionPlanRequest, model: AssumedModel, chosen: _ChosenCases) -> WatchPlanView:
     losses = sorted({request.detect, *(loss for loss in WATCH_LOSSES if loss < request.pass_rate)})
-    per_day = chosen.spend(chosen.case_count, request.repeats)
+    per_day = chosen.estimate_spending(chosen.case_count, request.repeats)
     return WatchPlanView(
-        delays=tuple(_simulate(request, model, loss, chosen.case_count, request.repeats) for loss in losses),
-        with_unlimited_calls=_simulate(request, model, request.detect, None, 1),
+        delays=tuple(
+            _simulate_watch_delay(request, model, loss, chosen.case_count, request.repeats) for loss in losses
+        ),
+        with_unlimited_calls=_simulate_watch_delay(request, model, request.detect, None, 1),
         day_sd_points=model.day_difference() / math.sqrt(2),
         baseline_days=request.baseline_days,
         instruments=request.instruments,
@@ -405,7 +422,9 @@ def _plan_watch(request: PlanRequest, model: AssumedModel, chosen: _ChosenCases)
     )
 
 
-def _simulate(request: PlanRequest, model: AssumedModel, loss: float, cases: int | None, repeats: int) -> LossDelayView:
+def _simulate_watch_delay(
+    request: DetectionPlanRequest, model: AssumedModel, loss: float, cases: int | None, repeats: int
+) -> LossDelayView:
     found = simulate_watch_delay(
         model,
         cases,
@@ -428,7 +447,7 @@ def _simulate(request: PlanRequest, model: AssumedModel, loss: float, cases: int
 
 
 def _advise(
-    request: PlanRequest,
+    request: DetectionPlanRequest,
     model: AssumedModel,
     chosen: _ChosenCases,
     comparison: ComparisonPlanView,
@@ -442,7 +461,9 @@ def _advise(
         yield from fitting(request, request.budget, model, chosen, comparison)
 
 
-def _advise_on_comparison(request: PlanRequest, chosen: _ChosenCases, comparison: ComparisonPlanView) -> Iterator[str]:
+def _advise_on_comparison(
+    request: DetectionPlanRequest, chosen: _ChosenCases, comparison: ComparisonPlanView
+) -> Iterator[str]:
     if comparison.cases is not None and chosen.case_count >= comparison.cases:
         return
     cases, enough = pluralise(chosen.case_count, "case"), comparison.repeats_with_these_cases
@@ -455,7 +476,7 @@ def _advise_on_comparison(request: PlanRequest, chosen: _ChosenCases, comparison
         )
 
 
-def _advise_on_watch(request: PlanRequest, watch: WatchPlanView) -> Iterator[str]:
+def _advise_on_watch(request: DetectionPlanRequest, watch: WatchPlanView) -> Iterator[str]:
     delay, unlimited = _find_delay(watch, request.detect), watch.with_unlimited_calls
     if delay.notice_days is None and unlimited.notice_days is None:
         yield (
@@ -487,17 +508,17 @@ def _refuse_unknown_cost(budget: Budget, chosen: _ChosenCases) -> None:
     raise InvalidInput.from_problems([Problem(problem, "budget")])
 
 
-def _count_affordable(budget: Budget, chosen: _ChosenCases, repeats: int, request: PlanRequest) -> float:
+def _count_affordable(budget: Budget, chosen: _ChosenCases, repeats: int, request: DetectionPlanRequest) -> float:
     """Return how many cases one run can have within the budget."""
-    once = chosen.spend(chosen.case_count, repeats)
+    once = chosen.estimate_spending(chosen.case_count, repeats)
     if request.repeats != repeats:  # the estimate is that of the request's repeats
-        once = chosen.spend(chosen.case_count * repeats / request.repeats, request.repeats)
+        once = chosen.estimate_spending(chosen.case_count * repeats / request.repeats, request.repeats)
     price = once.calls if budget.unit == "calls" else once.cost_usd
     return math.inf if not price else budget.amount / price * chosen.case_count
 
 
 def _advise_on_budget(
-    request: PlanRequest,
+    request: DetectionPlanRequest,
     budget: Budget,
     model: AssumedModel,
     chosen: _ChosenCases,
@@ -522,12 +543,12 @@ def _advise_on_budget(
 def _describe_detectable(model: AssumedModel, cases: int, repeats: int) -> str:
     loss = detectable_loss(model, cases, repeats) if cases else None
     repeated = f", each repeated {repeats} times" if repeats > 1 else ""
-    found = "no loss" if loss is None else format_loss(loss)
-    return f"{pluralise(cases, 'case')} in each of two runs{repeated}, which is enough to detect {found}"
+    power = "too few to detect any loss" if loss is None else f"enough to detect {format_loss(loss)}"
+    return f"{pluralise(cases, 'case')} in each of two runs{repeated}, which is {power}"
 
 
 def _advise_on_day_budget(
-    request: PlanRequest, budget: Budget, model: AssumedModel, chosen: _ChosenCases, _: ComparisonPlanView
+    request: DetectionPlanRequest, budget: Budget, model: AssumedModel, chosen: _ChosenCases, _: ComparisonPlanView
 ) -> Iterator[str]:
     affordable = _count_affordable(budget, chosen, request.repeats, request)
     if affordable >= chosen.case_count:
@@ -537,9 +558,13 @@ def _advise_on_day_budget(
         yield f"The budget of {budget} does not pay for a single case a day."
         return
     cases = math.floor(affordable)
-    delay = _simulate(request, model, request.detect, cases, request.repeats)
-    when = f"by day {delay.notice_days}" if delay.notice_days else f"in no {MONTH_DAYS} days"
+    delay = _simulate_watch_delay(request, model, request.detect, cases, request.repeats)
+    seen = (
+        f"half of the months then have a notice by day {delay.notice_days} after"
+        if delay.notice_days
+        else f"fewer than half of the months then have a notice within {MONTH_DAYS} days of"
+    )
     yield (
-        f"The budget of {budget} pays for {pluralise(cases, 'case')} a day instead of {chosen.case_count:,}: half of "
-        f"the months then have a notice {when} after a loss of {format_loss(request.detect)}."
+        f"The budget of {budget} pays for {pluralise(cases, 'case')} a day instead of {chosen.case_count:,}: "
+        f"{seen} a loss of {format_loss(request.detect)}."
     )

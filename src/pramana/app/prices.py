@@ -23,16 +23,16 @@ from pramana.store.preferences import CustomPrice
 
 MAX_RECENT_RUNS = 100
 """Newest runs whose models are listed."""
-Dollars = Annotated[float, Meta(ge=0, le=MAX_USD_PER_MILLION)]
+UsdPerMillionTokens = Annotated[float, Meta(ge=0, le=MAX_USD_PER_MILLION)]
 
 
 class NewPrice(Struct, frozen=True, kw_only=True):
     """A price to set, in US dollars per million tokens."""
 
-    input_per_million: Annotated[Dollars, Meta(description="US dollars per million tokens")]
-    output_per_million: Annotated[Dollars, Meta(description="US dollars per million tokens")]
+    input_per_million: Annotated[UsdPerMillionTokens, Meta(description="US dollars per million tokens")]
+    output_per_million: Annotated[UsdPerMillionTokens, Meta(description="US dollars per million tokens")]
     cached_per_million: Annotated[
-        Dollars | None, Meta(description="Price of cached input tokens; if omitted, the input price")
+        UsdPerMillionTokens | None, Meta(description="Price of cached input tokens; if omitted, the input price")
     ] = None
 
 
@@ -125,7 +125,7 @@ def _check_model_name(app: App, model_name: str) -> None:
     except InvalidInput as error:
         raise InvalidInput(str(error), [Problem(str(error), "model")]) from None
     if target.provider in FREE_KINDS:
-        message = f"{target.provider} runs in this process and costs nothing"
+        message = f"{target.provider} runs on this machine and costs nothing, so no price can be set for it"
         raise InvalidInput(message, [Problem(message, "model")])
 
 

@@ -23,7 +23,7 @@ from pramana.run.accounts import ProviderAccess, make_accounts
 from pramana.store.providers import StoredProvider
 
 PROBE_TIMEOUT_S = 20.0
-Kind = Literal[REGISTRABLE_KINDS]  # type: ignore[valid-type] # one list for the program and its documentation
+RegistrableKind = Literal[REGISTRABLE_KINDS]  # type: ignore[valid-type] # one list for the program and its documentation
 
 
 class NewProvider(Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class NewProvider(Struct, frozen=True, kw_only=True):
     api_key: str | None = None
 
 
-class ArgumentsView(View, frozen=True, kw_only=True):
+class ProviderArgumentsView(View, frozen=True, kw_only=True):
     """Further settings of a provider."""
 
     model: Annotated[str | None, Meta(description="Model used if a run names only the provider")]
@@ -49,9 +49,9 @@ class ProviderView(View, frozen=True, kw_only=True):
     """A registered provider, without its key."""
 
     id: str
-    kind: Kind
+    kind: RegistrableKind
     base_url: Annotated[str | None, Meta(description="Address of the server; null: the vendor's own address")]
-    arguments: ArgumentsView
+    arguments: ProviderArgumentsView
     key_set: bool
     created_at: str
     updated_at: str
@@ -100,7 +100,7 @@ def make_server_reach(app: App) -> ProviderAccess:
     return ProviderAccess(
         app.store.providers.find_registered,
         is_for_other_users=True,
-        allow_private_addresses=app.private_addresses_allowed(),
+        allow_private_addresses=app.allows_private_addresses(),
     )
 
 
@@ -178,7 +178,7 @@ def check_agent_description(_app: App, _: User, description: str | Mapping[str, 
     return CheckedDescription(found is not None, problems.kept)
 
 
-@use_case("editor", "outside")
+@use_case("editor", "network")
 def probe_provider(app: App, _: User, provider_id: str, model: str | None = None) -> ProbeOutcome:
     """Request a provider's list of models, or call an agent and hang up.
 
@@ -291,7 +291,7 @@ def _provider_view(known: StoredProvider) -> ProviderView:
         id=known.id,
         kind=known.kind,
         base_url=known.base_url,
-        arguments=ArgumentsView(model=known.model, description=known.description),
+        arguments=ProviderArgumentsView(model=known.model, description=known.description),
         key_set=known.key_set,
         created_at=known.created,
         updated_at=known.updated,

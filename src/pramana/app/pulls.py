@@ -67,7 +67,7 @@ class Downloads:
         except PramanaError as error:
             self._record_failure(name, str(error))
         except Exception:
-            log.exception("the download of %s was interrupted", name)
+            log.exception("the download of %s failed", name)
             self._record_failure(name, "the download failed; see the server's log and try again")
         else:
             self._pulls.pop(name, None)

@@ -19,7 +19,7 @@ class RecordingView(View, frozen=True, kw_only=True):
     changed_at: str
 
 
-class UploadedView(RecordingView, frozen=True, kw_only=True):
+class UploadedRecordingView(RecordingView, frozen=True, kw_only=True):
     """An uploaded recording."""
 
     digest: str
@@ -30,7 +30,7 @@ class UploadedView(RecordingView, frozen=True, kw_only=True):
 class UploadedRecording(NamedTuple):
     """An uploaded recording, and whether it is new."""
 
-    recording: UploadedView
+    recording: UploadedRecordingView
     is_new: bool
 
 
@@ -52,7 +52,7 @@ def upload_recording(
     if wrong := audio.find_prompt_problem(sound.samples, sound.rate):
         raise InvalidInput(f"this recording cannot be used: {wrong}")
     kept, is_new = app.store.recordings.put(name, data, replace=replace)
-    view = UploadedView(
+    view = UploadedRecordingView(
         **_recording_fields(kept),
         digest=f"sha256:{hashlib.sha256(data).hexdigest()}",
         seconds=round(sound.seconds, 6),

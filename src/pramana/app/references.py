@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pramana.analyse.summary import explain_outcome
 from pramana.analyse.voice import name_speech_recognition
 from pramana.app.calibrations import calibrate_judges
-from pramana.app.comparison_sides import ComparedAnswer, ComparisonSource, HashMismatch, RecordedReply
+from pramana.app.comparison_sides import ComparedAnswer, ComparisonSource, RecordedReply, ResultHashMismatch
 from pramana.app.model_names import ModelNames, find_model_index, list_model_names
 from pramana.errors import InvalidInput, NotFound, quote_text, suggest_similar
 from pramana.hash import hash_case
@@ -234,9 +234,9 @@ def _make_file_source(path: Path, model_results: "ModelResults") -> ComparisonSo
             for place, each in chosen
         }
 
-    def hash_mismatch() -> HashMismatch | None:
+    def find_result_hash_mismatch() -> ResultHashMismatch | None:
         found = find_ids_with_wrong_hash(model_results)
-        return HashMismatch(str(path), len(found), found[0]) if found else None
+        return ResultHashMismatch(str(path), len(found), found[0]) if found else None
 
     return ComparisonSource(
         str(path),
@@ -271,7 +271,7 @@ def _make_file_source(path: Path, model_results: "ModelResults") -> ComparisonSo
             for name, value in (("temperature", model_results.temperature), ("seed", model_results.seed))
             if value is not None or model_results.system_prompt is not None
         },
-        find_hash_mismatch=hash_mismatch,
+        find_result_hash_mismatch=find_result_hash_mismatch,
     )
 
 
@@ -288,12 +288,12 @@ def make_run_reference(store: Store, reference: str) -> SideReference:
     )
 
 
-def reference_to_baseline(store: Store, reference: str, new: str | None = None) -> SideReference:
-    """Return the models of a stored run; of several runs with this name, of the newest finished one but `new`."""
+def make_baseline_reference(store: Store, reference: str, new_reference: str | None = None) -> SideReference:
+    """Return the models of a stored run; of several with this name, of the newest finished one but `new_reference`."""
     other_than = None
-    if new is not None:
+    if new_reference is not None:
         with suppress(NotFound):
-            other_than = store.runs.find_as_of_scoring(new).id
+            other_than = store.runs.find_as_of_scoring(new_reference).id
     found = make_run_reference(store, store.runs.find_baseline(reference, other_than).reference)
     return replace(found, typed_reference=reference)
 

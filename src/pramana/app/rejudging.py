@@ -16,7 +16,7 @@ from pramana import settings
 from pramana.analyse.judgements import JUDGE, RUBRIC
 from pramana.analyse.labelling import JudgedReply, draw_replies, list_verdicts, make_task_name, name_criteria
 from pramana.app.views import View
-from pramana.bench import Progress, WatchProgress
+from pramana.bench import Progress, ProgressCallback
 from pramana.errors import InvalidInput, StateConflict
 from pramana.model import Check, Outcome, Plan, PromptOrder, Result, Run, Target
 from pramana.plan_scoring import make_judges, refuse_unknown_prices
@@ -182,7 +182,7 @@ async def rejudge(
     rejudging: Rejudging,
     limits: Limits,
     *,
-    watch: WatchProgress | None = None,
+    on_progress: ProgressCallback | None = None,
     stop: Stop | None = None,
     reach: ProviderAccess | None = None,
 ) -> int:
@@ -227,8 +227,8 @@ async def rejudge(
                 if some := _take_all(unstored):
                     await asyncio.to_thread(store.rejudgements.add, run, some)
                 progress.new_results, progress.stored_count = judged, progress.stored_count + len(judged)
-                if watch:
-                    watch(progress)
+                if on_progress:
+                    on_progress(progress)
         finally:  # also after an interrupt: these answers have been paid for
             if some := _take_all(unstored):
                 store.rejudgements.add(run, some)

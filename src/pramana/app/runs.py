@@ -30,6 +30,7 @@ from pramana.app.views import (
     LimitsView,
     LineView,
     ListPage,
+    ModelEstimateView,
     ModelRateView,
     OutcomesView,
     PageRequest,
@@ -40,7 +41,6 @@ from pramana.app.views import (
     ResultView,
     RunDetailView,
     RunView,
-    ShareView,
     TargetView,
     TurnView,
     UnjudgedView,
@@ -260,7 +260,7 @@ def follow_run(app: App, _: User, run_id: str, after_result_number: int = 0) -> 
     return app.event_tail.follow_run(app.store.runs.find(run_id).id, after_result_number)
 
 
-@use_case("viewer", "here")
+@use_case("viewer", "event_loop")
 def follow_changes(app: App, _: User, after_change_number: int | None = None) -> AsyncGenerator[ChangeEvent]:
     """Yield everything created, changed or deleted after a change number; without one, from now on."""
     return app.event_tail.follow_changes(after_change_number)
@@ -392,7 +392,7 @@ def estimate_view(store: Store, request: RunRequest, reach: ProviderAccess | Non
         missing_keys=tuple(missing_keys),
         warnings=(*found.warnings, *_warn_about_limits(found.cost_usd, request), *missing_keys.values()),
         shares=tuple(
-            ShareView(
+            ModelEstimateView(
                 model=each.model,
                 purpose=each.purpose,
                 calls=each.calls,

@@ -30,13 +30,13 @@ INSTRUMENT_LABELS = {
 }
 MAX_SHOWN_CHARS = 2_000
 """Characters of a prompt or reply in an example."""
-NOT_INTERLEAVED = (
+CALL_ORDER_NOT_DRAWN = (
     "The run did not draw by lot which model is called first, so the test also assumes that time and load affected "
     "both models alike."
 )
 
 
-class InstrumentView(View, frozen=True, kw_only=True):
+class PairInstrumentView(View, frozen=True, kw_only=True):
     """What one instrument has seen."""
 
     name: str
@@ -85,11 +85,13 @@ class SameView(View, frozen=True, kw_only=True):
     sentence: str
     pairs: Annotated[int, Meta(description="Pairs of calls that both endpoints answered")]
     calls: Annotated[int, Meta(description="Stored calls, those of the search for border prompts included")]
-    max_calls: Annotated[int | None, Meta(description="Most calls; null for a run that is no test of two endpoints")]
+    max_calls: Annotated[
+        int | None, Meta(description="Maximum number of calls; null for a run that is no test of two endpoints")
+    ]
     odds: Annotated[float, Meta(description="Largest odds against chance so far, over all instruments that decide")]
     p_value: Annotated[float, Meta(description="Valid whenever one looks: one over the largest odds")]
-    instruments: tuple[InstrumentView, ...]
-    latency: InstrumentView
+    instruments: tuple[PairInstrumentView, ...]
+    latency: PairInstrumentView
     is_latency_different: bool
     failed: Annotated[tuple[int, int], Meta(description="Calls of each endpoint that failed")]
     dropped: Annotated[int, Meta(description="Pairs that do not count because a call failed")]
@@ -190,7 +192,7 @@ def same_view(store: Store, run: Run, models: tuple[str, str] | None = None) -> 
         dropped=finding.dropped,
         is_failure_rate_different=finding.is_failure_rate_different,
         border_prompts=border_prompts,
-        findings=tuple(_make_findings(finding, first, second)),
+        findings=tuple(_describe_undecisive_differences(finding, first, second)),
         caveats=tuple(_find_caveats(run, reading, border_prompts)),
         would_have_seen=tuple(
             SeenShareView(change=each.change, size=each.size, seen=each.seen, tries=each.tries) for each in seen
@@ -211,9 +213,9 @@ def same_view(store: Store, run: Run, models: tuple[str, str] | None = None) -> 
     )
 
 
-def _instrument_view(evidence: InstrumentEvidence) -> InstrumentView:
+def _instrument_view(evidence: InstrumentEvidence) -> PairInstrumentView:
     first, second = evidence.values or (None, None)
-    return InstrumentView(
+    return PairInstrumentView(
         name=evidence.name,
         label=INSTRUMENT_LABELS[evidence.name],
         pairs=evidence.pairs,
@@ -224,7 +226,7 @@ def _instrument_view(evidence: InstrumentEvidence) -> InstrumentView:
     )
 
 
-def _make_findings(finding: EndpointFinding, first: str, second: str) -> Iterator[str]:
+def _describe_undecisive_differences(finding: EndpointFinding, first: str, second: str) -> Iterator[str]:
     """Yield a sentence for each proven difference that does not decide."""
     if finding.is_latency_different and (values := finding.latency.values):
         slower, faster = (second, first) if values[1] > values[0] else (first, second)
@@ -246,11 +248,15 @@ def _find_caveats(run: Run, reading: PairReading, border_prompts: int) -> Iterat
     if (first.provider, first.model, first.arguments) == (second.provider, second.model, second.arguments):
         yield "Both names are one model at one address: a difference would be a false alarm."
     if run.plan.pairing is None:
-        yield NOT_INTERLEAVED
+        yield CALL_ORDER_NOT_DRAWN
     elif not border_prompts and reading.pairs:
         yield "No border prompt was found: the answers to all candidates were always the same, or empty."
     for model, ours, theirs in zip(
         reading.models, reading.dropped_parameters, reversed(reading.dropped_parameters), strict=True
     ):
         if only := sorted(ours - theirs):
-            yield f"{model} was sent no {', '.join(only)}, which it rejected; the other endpoint was."
+            it = "them" if len(only) > 1 else "it"
+            yield (
+                f"{model} rejected {', '.join(only)}, so it was called without {it}; the other endpoint was called "
+                f"with {it}."
+            )

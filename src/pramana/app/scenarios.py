@@ -40,11 +40,17 @@ class ScenarioTurnView(View, frozen=True, kw_only=True):
 
     say: str
     audio_url: str | None
-    barge_in: float | None
+    barge_in: Annotated[
+        float | None,
+        Meta(
+            description="Seconds after the agent's answer becomes audible at which this turn begins; null: after the "
+            "answer"
+        ),
+    ]
     assert_: Annotated[
         tuple[StatedAssertion, ...] | None, Meta(description="Checks, with the same fields as in suite files")
     ] = field(name="assert")
-    reference: str | None
+    reference: Annotated[str | None, Meta(description="The exact words that the agent must say in answer to this turn")]
 
 
 class ScenarioFieldsView(View, frozen=True, kw_only=True):
@@ -62,7 +68,9 @@ class ScenarioFieldsView(View, frozen=True, kw_only=True):
     assert_: Annotated[
         tuple[StatedAssertion, ...] | None, Meta(description="Checks, with the same fields as in suite files")
     ] = field(name="assert")
-    reference: str | None
+    reference: Annotated[
+        str | None, Meta(description="The exact words that the agent must say in answer to the prompt")
+    ]
     turns: tuple[ScenarioTurnView, ...] | None
     conditions: str | None
 
@@ -74,7 +82,7 @@ class ScenarioView(ScenarioFieldsView, frozen=True, kw_only=True):
     updated_at: str
 
 
-class DeletedView(View, frozen=True, kw_only=True):
+class DeletedScenarioView(View, frozen=True, kw_only=True):
     """A deleted scenario that can be restored."""
 
     scenario: ScenarioView
@@ -100,7 +108,7 @@ class FacetsView(View, frozen=True, kw_only=True):
     tag: Mapping[str, int]
 
 
-class LibraryView(View, frozen=True, kw_only=True):
+class LibraryFileView(View, frozen=True, kw_only=True):
     """A file of the built-in library."""
 
     file: str
@@ -247,7 +255,7 @@ def change_scenario(
 
 
 @use_case("editor")
-def delete_scenario(app: App, _: User, scenario_id: str) -> DeletedView:
+def delete_scenario(app: App, _: User, scenario_id: str) -> DeletedScenarioView:
     """Delete a scenario; it can be restored for a day."""
     return _deleted_view(app.store.scenarios.delete(scenario_id))
 
@@ -259,7 +267,7 @@ def restore_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
 
 
 @use_case("viewer")
-def list_deleted_scenarios(app: App, _: User, page_request: PageRequest) -> ListPage[DeletedView]:
+def list_deleted_scenarios(app: App, _: User, page_request: PageRequest) -> ListPage[DeletedScenarioView]:
     """Return the scenarios that can be restored, last deleted first."""
     found, total = app.store.scenarios.list_deleted(page_request.offset, page_request.page_size)
     return ListPage([_deleted_view(each) for each in found], total)
@@ -310,12 +318,12 @@ def export_scenarios(app: App, _: User, wanted: ScenarioFilter) -> Iterator[str]
 
 
 @use_case("viewer")
-def list_library(app: App, _: User) -> list[LibraryView]:
+def list_library(app: App, _: User) -> list[LibraryFileView]:
     """Return the files of the built-in library; none is in the store until it is imported."""
     files = documents.read_library()
     there = app.store.scenarios.find_existing([placed.id for some in files.values() for placed in some])
     return [
-        LibraryView(
+        LibraryFileView(
             file=file,
             ids=tuple(placed.id for placed in some),
             languages=tuple(sorted({placed.scenario.language for placed in some})),
@@ -342,7 +350,7 @@ def scenario_views(store: Store, wanted: Selection, offset: int, limit: int) -> 
     return ListPage(msgspec.convert(found, list[ScenarioView], from_attributes=True), total)
 
 
-def delete_scenarios(store: Store, ids: Sequence[str]) -> list[DeletedView]:
+def delete_scenarios(store: Store, ids: Sequence[str]) -> list[DeletedScenarioView]:
     """Delete scenarios, or none if an id is unknown; they can be restored for a day."""
     store.scenarios.require_existing(ids)
     return [_deleted_view(store.scenarios.delete(each)) for each in dict.fromkeys(ids)]
@@ -365,7 +373,7 @@ def _scenario_view(stored: StoredScenario) -> ScenarioView:
     return msgspec.convert(stored, ScenarioView, from_attributes=True)
 
 
-def _deleted_view(deleted: DeletedScenario) -> DeletedView:
-    return DeletedView(
+def _deleted_view(deleted: DeletedScenario) -> DeletedScenarioView:
+    return DeletedScenarioView(
         scenario=_scenario_view(deleted.scenario), deleted_at=deleted.deleted, restorable_until=deleted.restorable_until
     )

@@ -68,7 +68,13 @@ class SettingsView(View, frozen=True, kw_only=True):
     """The server settings."""
 
     anonymous_submission: bool
-    refuse_unverified: bool
+    refuse_unverified: Annotated[
+        bool,
+        Meta(
+            description="Whether results of suites that this server does not know are refused, instead of stored "
+            "separately"
+        ),
+    ]
     allow_private_addresses: bool
     requests_per_minute: int
     largest_body_mb: int
@@ -92,14 +98,14 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
     """None: it never expires."""
 
 
-@use_case("viewer", "here")
+@use_case("viewer", "event_loop")
 def describe_current_user(app: App, user: User) -> CallerView:
     """Return the current user and role: a viewer reads, an editor also changes data, an admin manages the server."""
     assert user.role is not None  # noqa: S101 - a viewer always has a role
-    return CallerView(name=user.name, role=user.role, tokens_required=app.tokens_required)
+    return CallerView(name=user.name, role=user.role, tokens_required=app.server_account_needs_token)
 
 
-@use_case("viewer", "here")
+@use_case("viewer", "event_loop")
 def describe_server(app: App, _: User) -> ServerView:
     """Return what this process is and from where it can be reached."""
     host = f"[{app.host}]" if ":" in app.host else app.host
@@ -109,8 +115,8 @@ def describe_server(app: App, _: User) -> ServerView:
         address=f"{host}:{app.port}",
         allowed_hosts=app.allowed_hosts,
         for_this_machine_alone=app.is_local_only,
-        tokens_required=app.tokens_required,
-        private_addresses_allowed=app.private_addresses_allowed(),
+        tokens_required=app.server_account_needs_token,
+        private_addresses_allowed=app.allows_private_addresses(),
         runs_here=not app.api_only,
     )
 

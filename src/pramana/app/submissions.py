@@ -39,7 +39,7 @@ class ChartRequest(Struct, frozen=True, kw_only=True):
     """None: 89 days before the last."""
     last: date | None = None
     """None: today, in UTC."""
-    models: int = 20
+    max_models: int = 20
     """The most models to return: those with the most submissions."""
 
 
@@ -107,7 +107,7 @@ def _allows_anonymous(preferences: Preferences) -> bool:
 def submit(app: App, user: User, result: Submission) -> SubmittedView:
     """Store one result, marked by whether its suite is known; a prompt that a known suite does not have is refused."""
     batch = Batch([result])
-    (found,) = _verify_suites(app, batch)
+    (found,) = _check_suites_of_results(app, batch)
     if isinstance(found, str):
         raise InvalidInput(found, [Problem(found, "prompt_id" if result.suite_hash else "suite_hash")])
     try:
@@ -131,7 +131,7 @@ def submit_batch(app: App, user: User, batch: Batch) -> BatchSubmittedView:
     A refused result (its suite has no such prompt) does not affect the others, which are stored. If all are refused,
     nothing is stored, and `InvalidInput` has the reasons.
     """
-    found = _verify_suites(app, batch)
+    found = _check_suites_of_results(app, batch)
     taken = [each for each in found if not isinstance(each, str)]
     if not taken:
         problems = [Problem(str(why), f"results[{index}]") for index, why in enumerate(found)]
@@ -174,7 +174,7 @@ def read_chart(app: App, _: User, wanted: ChartRequest) -> CommunityChart:
         first_day=first.isoformat(),
         last_day=last.isoformat(),
         model=wanted.model,
-        max_models=wanted.models,
+        max_models=wanted.max_models,
     )
     shown = [
         ChartPointView(
@@ -203,7 +203,7 @@ def _verification_name(is_known: bool) -> SuiteVerification:
     return "verified" if is_known else "unverified"
 
 
-def _verify_suites(app: App, batch: Batch) -> list[bool | str]:
+def _check_suites_of_results(app: App, batch: Batch) -> list[bool | str]:
     """Return for each result whether its suite is known, or why the result is refused."""
     suites = app.known_suites.find_facts(
         suite for suite in map(batch.get_suite_hash, batch.results) if _SUITE_HASH_RE.fullmatch(suite)

@@ -46,7 +46,7 @@ class TierView(View, frozen=True, kw_only=True):
     use_case: str | None
 
 
-class ListedView(View, frozen=True, kw_only=True):
+class ListedSuiteView(View, frozen=True, kw_only=True):
     """A suite version in a list."""
 
     version: str
@@ -54,7 +54,7 @@ class ListedView(View, frozen=True, kw_only=True):
     tiers: Mapping[str, TierView]
 
 
-class SuiteView(ListedView, frozen=True, kw_only=True):
+class SuiteView(ListedSuiteView, frozen=True, kw_only=True):
     """A suite version."""
 
     categories: tuple[str, ...]
@@ -62,7 +62,7 @@ class SuiteView(ListedView, frozen=True, kw_only=True):
     created_at: Annotated[str | None, Meta(description="Time of the upload; null for a suite in files")]
 
 
-class HashView(View, frozen=True, kw_only=True):
+class TierHashesView(View, frozen=True, kw_only=True):
     """The hashes of a version's tiers."""
 
     version: str
@@ -95,7 +95,7 @@ class UploadedSuite(NamedTuple):
 
 
 @use_case("viewer")
-def list_suites(app: App, _: User) -> list[ListedView]:
+def list_suites(app: App, _: User) -> list[ListedSuiteView]:
     """Return all versions: built in, published, uploaded."""
     return list(_list_all_suites(app))
 
@@ -107,7 +107,7 @@ def read_suite(app: App, _: User, version: str) -> SuiteView:
 
 
 @use_case("viewer")
-def read_hashes(app: App, _: User, version: str) -> HashView:
+def read_hashes(app: App, _: User, version: str) -> TierHashesView:
     """Return the hash of each tier."""
     return _read_hashes(app, version)
 
@@ -124,7 +124,7 @@ def read_tier_hash(app: App, _: User, version: str, tier: str) -> TierHashView:
 @use_case("viewer")
 def list_cases(app: App, _: User, version: str, tier: str, wanted: CaseFilter) -> ListPage[dict[str, Any]]:
     """Return a page of a tier's cases, with field names as in the file."""
-    lines = list(iterate_case_lines(_read_content(app, version, tier)))
+    lines = list(iterate_case_lines(_read_tier_content(app, version, tier)))
     if wanted.text:
         folded = wanted.text.casefold()
         lines = [each for each in lines if _has_text(json.loads(each), folded)]
@@ -133,9 +133,9 @@ def list_cases(app: App, _: User, version: str, tier: str, wanted: CaseFilter) -
 
 
 @use_case("viewer")
-def read_file(app: App, _: User, version: str, tier: str) -> bytes:
+def read_tier_file(app: App, _: User, version: str, tier: str) -> bytes:
     """Return the JSONL file of a tier unchanged; raises if it does not match the hash in its manifest."""
-    return _read_content(app, version, tier)
+    return _read_tier_content(app, version, tier)
 
 
 @use_case("editor")
@@ -171,7 +171,7 @@ def upload_suite(app: App, _: User, version: str, jsonl_by_tier: Mapping[str, st
 # ── Known suites ──
 
 
-def _list_all_suites(app: App) -> Iterator[ListedView]:
+def _list_all_suites(app: App) -> Iterator[ListedSuiteView]:
     names = set()
     for version in iterate_versions():
         names.add(version.manifest.version)
@@ -184,15 +184,15 @@ def _list_all_suites(app: App) -> Iterator[ListedView]:
         yield _make_stored_suite_view(tiers)
 
 
-def _make_file_suite_view(version: SuiteVersion) -> ListedView:
-    return ListedView(
+def _make_file_suite_view(version: SuiteVersion) -> ListedSuiteView:
+    return ListedSuiteView(
         version=version.manifest.version,
         origin="built-in" if version.is_built_in else "published",
         tiers={name: TierView(**tier.model_dump()) for name, tier in version.manifest.tiers.items()},
     )
 
 
-def _make_stored_suite_view(tiers: Sequence[Tier]) -> ListedView:
+def _make_stored_suite_view(tiers: Sequence[Tier]) -> ListedSuiteView:
     found = {
         each.tier: TierView(
             file=f"{each.tier}.jsonl",
@@ -204,7 +204,7 @@ def _make_stored_suite_view(tiers: Sequence[Tier]) -> ListedView:
         )
         for each in tiers
     }
-    return ListedView(version=tiers[0].version, origin="uploaded", tiers=found)
+    return ListedSuiteView(version=tiers[0].version, origin="uploaded", tiers=found)
 
 
 def _uploaded_tiers(app: App, version: str) -> list[Tier]:
@@ -234,17 +234,17 @@ def _read_suite(app: App, version: str) -> SuiteView:
     )
 
 
-def _read_hashes(app: App, version: str) -> HashView:
+def _read_hashes(app: App, version: str) -> TierHashesView:
     in_files = find_version_folder(version)
     found = (
         _make_file_suite_view(find_version(version))
         if in_files
         else _make_stored_suite_view(_uploaded_tiers(app, version))
     )
-    return HashView(version=version, tiers={name: tier.hash for name, tier in found.tiers.items()})
+    return TierHashesView(version=version, tiers={name: tier.hash for name, tier in found.tiers.items()})
 
 
-def _read_content(app: App, version: str, tier: str) -> bytes:
+def _read_tier_content(app: App, version: str, tier: str) -> bytes:
     if find_version_folder(version):
         return find_version(version).verified_tier_path(tier).read_bytes()
     known = [each.tier for each in _uploaded_tiers(app, version)]

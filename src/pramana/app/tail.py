@@ -303,7 +303,7 @@ class EventTail:
             except PramanaError:  # the store may come back; until then the gate reports that it is unavailable
                 await asyncio.sleep(POLL_INTERVAL_S)
             except Exception:  # a dead task would leave its listeners waiting for ever
-                log.exception("cannot look for new results")
+                log.exception("cannot poll the store for new results and changes")
                 await asyncio.sleep(HEARTBEAT_S / 15)
             looked, self._fresh_read = self._fresh_read, asyncio.Event()
             looked.set()

@@ -181,8 +181,14 @@ class RunDetailView(RunView, frozen=True, kw_only=True):
     ]
     limits: LimitsView
     holder: Annotated[str | None, Meta(description="Process that is executing the run")]
-    attempts: int
-    notes: Mapping[str, Any]
+    attempts: Annotated[int, Meta(description="How many times a process started to work on the run")]
+    notes: Annotated[
+        Mapping[str, Any],
+        Meta(
+            description="What the program recorded about the run: version of the prices, changes of the request "
+            "limits, retries, parameters that a model rejected, each sitting, the limit that it reached"
+        ),
+    ]
     summary: Annotated[
         Summary | None, Meta(description="Pass rates with their intervals, tokens, cost, times, reasons")
     ]
@@ -201,8 +207,8 @@ class RunDetailView(RunView, frozen=True, kw_only=True):
         return self.id if self.scoring is None else f"{self.id}@{self.scoring}"
 
 
-class ShareView(View, frozen=True, kw_only=True):
-    """One model's share of an estimate."""
+class ModelEstimateView(View, frozen=True, kw_only=True):
+    """The calls, tokens and cost of one model for one purpose, within an estimate."""
 
     model: str
     purpose: Purpose
@@ -242,7 +248,7 @@ class EstimateView(View, frozen=True, kw_only=True):
         tuple[str, ...], Meta(description="Providers that need a key and have none on this machine")
     ]
     warnings: Annotated[tuple[str, ...], Meta(description="Warnings in sentences; the run can still be started")]
-    shares: tuple[ShareView, ...]
+    shares: tuple[ModelEstimateView, ...]
     note: str
 
 
@@ -337,8 +343,14 @@ class LineView(View, frozen=True, kw_only=True):
 
     text: str
     audio_url: str | None
-    barge_in_seconds: float | None
-    reference: str | None
+    barge_in_seconds: Annotated[
+        float | None,
+        Meta(
+            description="Seconds after the agent's answer becomes audible at which this line begins; null: after the "
+            "answer"
+        ),
+    ]
+    reference: Annotated[str | None, Meta(description="The exact words that the agent must say in answer to this line")]
     expected: tuple[ExpectedView, ...]
 
 

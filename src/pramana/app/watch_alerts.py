@@ -12,7 +12,14 @@ from pramana.alerting import make_alert_settings, make_channel, send_test_alert
 from pramana.analyse.watch import Level
 from pramana.app import App, User, use_case
 from pramana.app.views import View
-from pramana.app.watches import AlertChannelView, DayScoreView, WatchAlertView, WatchDetailView, read_watch
+from pramana.app.watches import (
+    FIRST_DAYS_DESCRIPTION,
+    AlertChannelView,
+    DayScoreView,
+    WatchAlertView,
+    WatchDetailView,
+    read_watch,
+)
 from pramana.errors import Hint, NotFound, StateConflict, quote_text
 from pramana.store.watches import DayStatus, Watch, find_today
 from pramana.watch_request import AlertDelivery
@@ -38,8 +45,8 @@ class PublicInstrumentView(View, frozen=True, kw_only=True):
     needed_days: int
     baseline_value: float | None
     baseline_band: tuple[float, float] | None
-    first_day: str | None
-    first_days: tuple[str, str] | None
+    first_day: Annotated[str | None, Meta(description="The likeliest first day of the change")]
+    first_days: Annotated[tuple[str, str] | None, Meta(description=FIRST_DAYS_DESCRIPTION)]
     scores: tuple[DayScoreView, ...]
 
 
@@ -125,23 +132,27 @@ def change_channel(app: App, _: User, reference: str, delivery: AlertDelivery | 
     """Send the alerts of a watch to another webhook from now on; None: nowhere."""
     watch = app.store.watches.find(reference)
     if watch.owner == "cli":  # its alerts may be sent to private addresses, which users of a server may not name
-        raise StateConflict("a watch of the command line sends its alerts where that was decided: pramana drift start")
+        raise StateConflict(
+            "this watch was started on the command line, which sets where its alerts are sent: pramana drift start"
+        )
     channel = None
     if delivery is not None:
         delivery.check()
-        allow_private = app.private_addresses_allowed()
+        allow_private = app.allows_private_addresses()
         channel = make_channel(app.store, delivery, is_local=False, allow_private=allow_private)
     app.store.alerts.change_channel(watch, channel)
     return read_watch(app.store, app.store.watches.read(watch.id)).alerts_to
 
 
-@use_case("editor", "outside")
+@use_case("editor", "network")
 def send_test(app: App, _: User, reference: str) -> SentAlertView:
     """Send an alert that is marked as a test; raises what went wrong."""
     watch = app.store.watches.find(reference)
     if watch.owner == "cli":
-        raise StateConflict("alerts of a watch of the command line are tested there: pramana drift test-alert")
-    settings = make_alert_settings(allow_private=app.private_addresses_allowed())
+        raise StateConflict(
+            "this watch was started on the command line; send its test alert there: pramana drift test-alert"
+        )
+    settings = make_alert_settings(allow_private=app.allows_private_addresses())
     sent = asyncio.run(send_test_alert(app.store, watch, settings))
     return SentAlertView(id=sent.alert.id, sent_to=sent.channel)
 
@@ -150,10 +161,10 @@ def send_test(app: App, _: User, reference: str) -> SentAlertView:
 
 
 @use_case("admin")
-def publish(app: App, _: User, reference: str, *, is_public: bool) -> WatchDetailView:
+def set_public(app: App, _: User, reference: str, *, is_public: bool) -> WatchDetailView:
     """Let anyone read a watch without a token, or no longer."""
     watch = app.store.watches.find(reference)
-    return read_watch(app.store, app.store.watches.publish(watch, is_public=is_public))
+    return read_watch(app.store, app.store.watches.set_public(watch, is_public=is_public))
 
 
 @use_case("viewer", "heavy", allow_anonymous_when=lambda _: True)
@@ -162,15 +173,15 @@ def read_public(app: App, _: User, watch_id: str) -> PublicWatchView:
     watch = next((each for each in app.store.watches.list_all() if each.id == watch_id and each.is_public), None)
     if watch is None:
         raise NotFound(f"there is no public watch {quote_text(watch_id)}", hint=Hint("list_watches"))
-    return _make_public(read_watch(app.store, watch))
+    return _make_public_view(read_watch(app.store, watch))
 
 
-def _make_public(view: WatchDetailView) -> PublicWatchView:
+def _make_public_view(view: WatchDetailView) -> PublicWatchView:
     return PublicWatchView(
         model=strip_server(view.model),
-        instruments=tuple(_copy(PublicInstrumentView, each) for each in view.findings),
-        days=tuple(_copy(PublicDayView, each) for each in view.days),
-        alerts=tuple(_copy(PublicAlertView, each) for each in view.alerts),
+        instruments=tuple(_copy_named_fields(PublicInstrumentView, each) for each in view.findings),
+        days=tuple(_copy_named_fields(PublicDayView, each) for each in view.days),
+        alerts=tuple(_copy_named_fields(PublicAlertView, each) for each in view.alerts),
         **{
             name: getattr(view, name)
             for name in PublicWatchView.__struct_fields__
@@ -179,7 +190,7 @@ def _make_public(view: WatchDetailView) -> PublicWatchView:
     )
 
 
-def _copy(type_: type[_PublicView], view: Any) -> _PublicView:
+def _copy_named_fields(type_: type[_PublicView], view: Any) -> _PublicView:
     return type_(**{name: getattr(view, name) for name in type_.__struct_fields__})
 
 

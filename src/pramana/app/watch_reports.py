@@ -18,13 +18,13 @@ from pramana.app.comparisons import comparison_view
 from pramana.app.references import make_run_reference, resolve_sides
 from pramana.app.replies import ReplyPairView
 from pramana.app.views import View
-from pramana.app.watches import WatchDetailView, read_watch
+from pramana.app.watches import FIRST_DAYS_DESCRIPTION, WatchDetailView, read_watch
 from pramana.errors import PramanaError
 from pramana.store.store import Store
 from pramana.store.watches import Watch, WatchRun
 from pramana.watching import read_feature_days, read_run_features
 
-SHOWN_REPLIES = 3
+DEFAULT_EXAMPLE_COUNT = 3
 
 
 class DelayView(View, frozen=True, kw_only=True):
@@ -75,9 +75,9 @@ class ChangeReportView(View, frozen=True, kw_only=True):
     """What changed, and what did not."""
 
     instruments: Annotated[tuple[str, ...], Meta(description="The instruments that saw the change")]
-    unchanged: Annotated[tuple[str, ...], Meta(description="Titles of the instruments that saw none")]
-    first_day: str | None
-    first_days: tuple[str, str] | None
+    unchanged: Annotated[tuple[str, ...], Meta(description="Titles of the instruments that saw no change")]
+    first_day: Annotated[str | None, Meta(description="The likeliest first day of the change")]
+    first_days: Annotated[tuple[str, str] | None, Meta(description=FIRST_DAYS_DESCRIPTION)]
     categories: tuple[CategoryShiftView, ...]
     base_run: Annotated[str | None, Meta(description="A run of a day of the baseline; null: all were deleted")]
     new_run: Annotated[str | None, Meta(description="The run of the last day")]
@@ -85,7 +85,7 @@ class ChangeReportView(View, frozen=True, kw_only=True):
     examples: Annotated[tuple[ReplyPairView, ...], Meta(description="Cases with the replies of both runs")]
 
 
-class ConfirmedValueView(View, frozen=True, kw_only=True):
+class ConfirmingMeasurementView(View, frozen=True, kw_only=True):
     """What one instrument measured in a confirming batch."""
 
     name: str
@@ -104,7 +104,7 @@ class ConfirmationView(View, frozen=True, kw_only=True):
     day: str
     planned: int
     answered: int
-    values: tuple[ConfirmedValueView, ...]
+    values: tuple[ConfirmingMeasurementView, ...]
 
 
 class WatchReportView(View, frozen=True, kw_only=True):
@@ -116,11 +116,13 @@ class WatchReportView(View, frozen=True, kw_only=True):
     reported_changes: Annotated[
         tuple[str, ...], Meta(description="Models and fingerprints that the provider reports since the baseline")
     ]
-    change: Annotated[ChangeReportView | None, Meta(description="After a notice or an alarm")]
+    change: Annotated[
+        ChangeReportView | None, Meta(description="What changed; null unless there is a notice or an alarm")
+    ]
     confirmations: tuple[ConfirmationView, ...]
 
 
-def report_watch(store: Store, watch: Watch, examples: int = SHOWN_REPLIES) -> WatchReportView:
+def report_watch(store: Store, watch: Watch, examples: int = DEFAULT_EXAMPLE_COUNT) -> WatchReportView:
     """Return the report of a watch, with the replies of so many cases after a change."""
     view = read_watch(store, watch)
     days = read_feature_days(store, watch, view.period)
@@ -190,7 +192,7 @@ def _explain_change(
         names = [str(each.get("instrument")) for each in alerts[-1].body.get("instruments", ())]
     dated = max(seen, key=lambda each: each.alarm_statistic, default=None)
     since = [each for each in later if dated is None or dated.first_day is None or each.day >= dated.first_day]
-    base_run, new_run = _find_runs(store, watch, baseline, later)
+    base_run, new_run = _find_runs_to_compare(store, watch, baseline, later)
     sentence, pairs = _compare_runs(store, base_run, new_run, examples)
     return ChangeReportView(
         instruments=tuple(names),
@@ -216,7 +218,7 @@ def _explain_change(
     )
 
 
-def _find_runs(
+def _find_runs_to_compare(
     store: Store, watch: Watch, baseline: Sequence[FeatureDay], later: Sequence[FeatureDay]
 ) -> tuple[str | None, str | None]:
     """Return the stored run of the last day of the baseline that has one, and that of the last day."""
@@ -254,7 +256,7 @@ def _make_confirmation_view(
         show, baseline = INSTRUMENTS[name].to_shown, finding.baseline
         band = sorted((show(baseline.low), show(baseline.high))) if baseline else []
         values.append(
-            ConfirmedValueView(
+            ConfirmingMeasurementView(
                 name=name,
                 title=INSTRUMENTS[name].title,
                 unit=INSTRUMENTS[name].unit,
@@ -274,6 +276,6 @@ def _make_confirmation_view(
 
 
 @use_case("viewer", "heavy")
-def read_report(app: App, _: User, reference: str, examples: int = SHOWN_REPLIES) -> WatchReportView:
+def read_report(app: App, _: User, reference: str, examples: int = DEFAULT_EXAMPLE_COUNT) -> WatchReportView:
     """Return the report of a watch."""
     return report_watch(app.store, app.store.watches.find(reference), examples)

@@ -46,8 +46,11 @@ from pramana.store.watches import DayStatus, Watch, WatchAlert, WatchDay, WatchP
 from pramana.watch_request import WatchRequest
 from pramana.watching import confirm_watch, read_feature_days
 
-LOCAL_KINDS = frozenset({"fake", "local", "local-voice", "python", "command"})
+PROVIDERS_WITHOUT_LATENCY_INSTRUMENTS = frozenset({"fake", "local", "local-voice", "python", "command"})
 """Providers on this machine: how fast they reply says more about the machine than about the model."""
+FIRST_DAYS_DESCRIPTION = (
+    "The earliest and the latest of the likeliest first days of the change, which make up 95 % of the evidence"
+)
 
 
 class BaselineView(View, frozen=True, kw_only=True):
@@ -92,8 +95,8 @@ class InstrumentView(View, frozen=True, kw_only=True):
     alarm_threshold: float
     notice_tolerance: float
     alarm_tolerance: float
-    first_day: str | None
-    first_days: tuple[str, str] | None
+    first_day: Annotated[str | None, Meta(description="The likeliest first day of the change")]
+    first_days: Annotated[tuple[str, str] | None, Meta(description=FIRST_DAYS_DESCRIPTION)]
     is_today_outside: Annotated[
         bool | None,
         Meta(description="Whether the calls of the last day alone are outside the tolerance; null: not compared"),
@@ -282,7 +285,7 @@ def choose_instruments(plan: Plan, wanted: Sequence[str] | None) -> tuple[str, .
         left_out = {"answers", "logprobs"} | {
             name for group in (TEXT_GROUPS if is_spoken else VOICE_GROUPS).values() for name in group
         }
-        if target.provider in LOCAL_KINDS:
+        if target.provider in PROVIDERS_WITHOUT_LATENCY_INSTRUMENTS:
             left_out.update(INSTRUMENT_GROUPS["latency"])
         if plan.parameters.get("temperature") != 0 and plan.parameters.get("seed") is None:
             left_out.update(INSTRUMENT_GROUPS["replies"])
@@ -325,7 +328,7 @@ def read_watch(store: Store, watch: Watch, calls: tuple[InstrumentCallsView, ...
     findings = decide_period(watch.instruments, read_feature_days(store, watch, period), watch.baseline_days)
     alerts = store.watches.list_alerts(watch)
     notes = explain_unusable_instruments(next(each.basis for each in periods if each.number == period))
-    listed = _make_view(store, watch, findings, [each for each in alerts if each.period == period], days, period)
+    listed = _make_listed_view(store, watch, findings, [each for each in alerts if each.period == period], days, period)
     correlation = max(
         (each.baseline.next_day_rank_correlation for each in findings.values() if each.baseline), default=None
     )
@@ -335,7 +338,7 @@ def read_watch(store: Store, watch: Watch, calls: tuple[InstrumentCallsView, ...
         proof=describe_proof(len(watch.instruments), correlation),
         findings=tuple(_make_instrument_view(each, notes.get(each.instrument)) for each in findings.values()),
         calls=calls or measure_instrument_calls(store, watch, days),
-        days=tuple(_make_day_view(store, watch, days)),
+        days=tuple(_make_day_views(store, watch, days)),
         periods=tuple(
             WatchPeriodView(
                 number=each.number,
@@ -366,10 +369,10 @@ def _make_watch_view(store: Store, watch: Watch) -> WatchView:
     periods, days = store.watches.list_periods(watch), store.watches.list_days(watch)
     period = _find_current_period(periods, days)
     findings = decide_period(watch.instruments, read_feature_days(store, watch, period), watch.baseline_days)
-    return _make_view(store, watch, findings, store.watches.list_alerts(watch, period), days, period)
+    return _make_listed_view(store, watch, findings, store.watches.list_alerts(watch, period), days, period)
 
 
-def _make_view(
+def _make_listed_view(
     store: Store,
     watch: Watch,
     findings: Mapping[str, InstrumentFinding],
@@ -460,7 +463,7 @@ def _make_instrument_view(finding: InstrumentFinding, note: str | None = None) -
     )
 
 
-def _make_day_view(store: Store, watch: Watch, days: Sequence[WatchDay]) -> list[WatchDayView]:
+def _make_day_views(store: Store, watch: Watch, days: Sequence[WatchDay]) -> list[WatchDayView]:
     linked = store.watches.list_runs(watch)
     return [
         WatchDayView(
@@ -487,7 +490,7 @@ def _make_alert_view(alert: WatchAlert) -> WatchAlertView:
         created_at=alert.created,
         delivered_at=alert.delivered,
         attempts=alert.attempts,
-        next_attempt_at=None if alert.next_attempt is None else _format_time(alert.next_attempt),
+        next_attempt_at=None if alert.next_attempt is None else _format_timestamp(alert.next_attempt),
         error=alert.error,
         sentence=describe_alert(alert.level, alert.day, alert.body),
         body=alert.body,
@@ -501,8 +504,8 @@ def _make_channel_view(watch: Watch) -> AlertChannelView | None:
     return AlertChannelView(kind=channel.kind, name=channel.shown_name, is_signed=channel.is_signed)
 
 
-def _format_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+def _format_timestamp(timestamp_s: float) -> str:
+    return datetime.fromtimestamp(timestamp_s, UTC).isoformat(timespec="seconds")
 
 
 # ── Use cases of a server ──

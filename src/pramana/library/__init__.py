@@ -34,8 +34,15 @@ from pramana.library.options import (
     make_unexpected_option_error,
     reword_for_python,
 )
-from pramana.library.report import Report, find_store_url, make_report
-from pramana.library.session import PlannedRun, RunSession, Stream, find_run_to_resume, get_functions_loop, run_blocking
+from pramana.library.report import Report, find_database_url, make_report
+from pramana.library.session import (
+    RunSession,
+    RunWithLimits,
+    Stream,
+    find_run_to_resume,
+    get_functions_loop,
+    run_blocking,
+)
 from pramana.load import parse_case_path
 from pramana.load.rows import is_data_frame, is_single_case, read_rows
 from pramana.model import Run
@@ -63,7 +70,7 @@ _Given = ParamSpec("_Given")
 _Returned = TypeVar("_Returned")
 
 
-def hide_internal_frames(function: Callable[_Given, _Returned]) -> Callable[_Given, _Returned]:
+def reword_errors_for_python(function: Callable[_Given, _Returned]) -> Callable[_Given, _Returned]:
     """Word the errors of a function for Python, and cut our frames from them."""
 
     @wraps(function)
@@ -88,7 +95,7 @@ def hide_internal_frames(function: Callable[_Given, _Returned]) -> Callable[_Giv
 # ── Evaluate ──
 
 
-@hide_internal_frames
+@reword_errors_for_python
 def evaluate(
     cases: Cases = None,
     *,
@@ -128,7 +135,7 @@ def evaluate(
     return run_blocking(_make_session(cases, model, models, judge, repeat, options, get_functions_loop), progress)
 
 
-@hide_internal_frames
+@reword_errors_for_python
 async def evaluate_async(
     cases: Cases = None,
     *,
@@ -146,7 +153,7 @@ async def evaluate_async(
     return await _make_session(cases, model, models, judge, repeat, options).run(progress)
 
 
-@hide_internal_frames
+@reword_errors_for_python
 def stream(
     cases: Cases = None,
     *,
@@ -166,7 +173,7 @@ def stream(
     return Stream(_make_session(cases, model, models, judge, repeat, options))
 
 
-@hide_internal_frames
+@reword_errors_for_python
 def resume(
     run: StoredRun = "latest",
     *,
@@ -184,10 +191,10 @@ def resume(
     functions to `resume` again, as `model`, `models`, `judge` or `scorers`, unless Pramana can import them by name. If
     you have renamed a function, pass it under its old name: `models={"python:__main__:agent": function}`.
     """
-    return run_blocking(_resume_session(run, model, models, judge, options, get_functions_loop), progress)
+    return run_blocking(_make_resumed_session(run, model, models, judge, options, get_functions_loop), progress)
 
 
-@hide_internal_frames
+@reword_errors_for_python
 async def resume_async(
     run: StoredRun = "latest",
     *,
@@ -198,13 +205,13 @@ async def resume_async(
     **options: Unpack[ResumeOptions],
 ) -> Report:
     """Resume a run in the running event loop of async code, otherwise like `resume`."""
-    return await _resume_session(run, model, models, judge, options).run(progress)
+    return await _make_resumed_session(run, model, models, judge, options).run(progress)
 
 
 # ── Without sending anything ──
 
 
-@hide_internal_frames
+@reword_errors_for_python
 def estimate(
     cases: Cases = None,
     *,
@@ -226,19 +233,19 @@ def estimate(
     from pramana.app.runs import estimate_view
     from pramana.library.estimates import Estimate
 
-    stated = read_request(cases, model, models, judge, repeat, options)
+    stated = make_request_from_arguments(cases, model, models, judge, repeat, options)
     with closing(open_store(settings.database_url())) as store:
         reach = ProviderAccess(passed_functions=PassedFunctions(stated.functions, stated.scorers))
         return Estimate(**asdict(estimate_view(store, stated.request, reach)))
 
 
-@hide_internal_frames
+@reword_errors_for_python
 def load_report(run: StoredRun = "latest") -> Report:
     """Return the report of a stored run, named by its id, the beginning of its id, `latest`, or an item of `runs()`.
 
     `RUN@0` names the run with its first scoring; `report.scorings` lists all scorings of a run.
     """
-    with closing(open_store(find_store_url(run))) as store:
+    with closing(open_store(find_database_url(run))) as store:
         return make_report(store, store.runs.find_as_of_scoring(format_run_reference(run)))
 
 
@@ -253,7 +260,7 @@ def format_run_reference(run: StoredRun) -> str:
     return run
 
 
-@hide_internal_frames
+@reword_errors_for_python
 def runs(limit: int = 20, *, model: str | None = None, suite: str | None = None, name: str | None = None) -> RunList:
     """Return the stored runs, newest first, optionally only those of one model, of one suite or with one name.
 
@@ -281,7 +288,7 @@ class _RequestWithFunctions(NamedTuple):
     scorers: dict[str, Scorer]
 
 
-def read_request(
+def make_request_from_arguments(
     cases: Cases, model: Model | None, models: Models, judge: Judge | None, repeat: int, options: Mapping[str, Any]
 ) -> _RequestWithFunctions:
     """Return a request made from the arguments."""
@@ -316,15 +323,15 @@ def _make_session(
 ) -> RunSession:
     """Return the session of a new run."""
     __tracebackhide__ = True
-    request, functions, scorers = read_request(cases, model, models, judge, repeat, options)
+    request, functions, scorers = make_request_from_arguments(cases, model, models, judge, repeat, options)
 
-    def create(store: Store, reach: ProviderAccess) -> PlannedRun:
-        return PlannedRun(planning.create_run(store, request, reach), request.limits)
+    def create(store: Store, reach: ProviderAccess) -> RunWithLimits:
+        return RunWithLimits(planning.create_run(store, request, reach), request.limits)
 
     return RunSession(create, functions, loop, use_cache=request.cache, scorers=scorers)
 
 
-def _resume_session(
+def _make_resumed_session(
     run: StoredRun,
     model: Model | None,
     models: Models,
@@ -344,11 +351,11 @@ def _resume_session(
     changed = {name: value for name, value in options.items() if name in Limits.__struct_fields__}
     check_struct_values(Limits(**changed))
 
-    def find(store: Store, _: ProviderAccess) -> PlannedRun:
+    def find(store: Store, _: ProviderAccess) -> RunWithLimits:
         found = find_run_to_resume(store, run_id)
         _refuse_unknown_models(named, judges, found)
         _refuse_unknown_functions(functions, found)
-        return PlannedRun(found, Limits.for_resumed_run(found.limits, changed))
+        return RunWithLimits(found, Limits.for_resumed_run(found.limits, changed))
 
     return RunSession(
         find,
@@ -356,7 +363,7 @@ def _resume_session(
         loop,
         use_cache=options.get("cache", False),
         scorers=read_scorers(options.get("scorers", ()))[1],
-        store_url=find_store_url(run),
+        store_url=find_database_url(run),
     )
 
 
@@ -484,7 +491,7 @@ def make_case_fields(given: Cases) -> dict[str, Any]:
 # ── Compare ──
 
 
-@hide_internal_frames
+@reword_errors_for_python
 def compare(
     base: StoredRun | Path,
     new: StoredRun | Path | None = None,
@@ -519,7 +526,7 @@ def compare(
         return make_comparison(compare_sides(*sides, any_suite=any_suite, any_judge=any_judge, margin=margin))
 
 
-@hide_internal_frames
+@reword_errors_for_python
 def compare_several(
     *runs: StoredRun | Path,
     against: StoredRun | Path | None = None,
@@ -559,5 +566,5 @@ def _open_reference(given: StoredRun | Path, stack: ExitStack) -> SideReference:
 
     if isinstance(given, str | Path) and str(given).endswith(".json"):
         return make_file_reference(Path(given))
-    store = stack.enter_context(closing(open_store(find_store_url(given))))
+    store = stack.enter_context(closing(open_store(find_database_url(given))))
     return make_run_reference(store, format_run_reference(str(given) if isinstance(given, Path) else given))

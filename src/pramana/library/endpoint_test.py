@@ -7,13 +7,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from pramana.errors import InvalidInput, describe_value
-from pramana.library import format_run_reference, hide_internal_frames, make_case_fields, read_selection
+from pramana.library import format_run_reference, make_case_fields, read_selection, reword_errors_for_python
 from pramana.library.listing import RunRecord
 from pramana.library.named_models import read_models
 from pramana.library.options import Cases, Model, make_unexpected_option_error
-from pramana.library.report import Report, find_store_url
+from pramana.library.report import Report, find_database_url
 from pramana.library.sameness import Sameness, read_sameness
-from pramana.library.session import PlannedRun, RunSession, get_functions_loop, run_blocking
+from pramana.library.session import RunSession, RunWithLimits, get_functions_loop, run_blocking
 from pramana.providers.text.function import function_path
 from pramana.request import Limits
 from pramana.sameness import PAIRS_AT_ONCE, SameRequest, create_same_run
@@ -29,7 +29,7 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-@hide_internal_frames
+@reword_errors_for_python
 def same(
     model_a: Model | Report | RunRecord,
     model_b: Model | None = None,
@@ -77,8 +77,8 @@ def same(
         **fields,
     )
 
-    def create(store: Store, reach: ProviderAccess) -> PlannedRun:
-        return PlannedRun(create_same_run(store, request, reach), request.limits)
+    def create(store: Store, reach: ProviderAccess) -> RunWithLimits:
+        return RunWithLimits(create_same_run(store, request, reach), request.limits)
 
     report = run_blocking(RunSession(create, functions, get_functions_loop), progress)
     return _test_stored_run(report, None)
@@ -96,7 +96,8 @@ def _test_stored_run(run: Report | RunRecord, model_b: Any) -> Sameness:
     if model_b is not None:
         example = "report.same(model_a, model_b)"
         raise InvalidInput(
-            f"a run is tested alone, found also {describe_value(model_b)}; to name its models: {example}"
+            f"a report has both models in it, so pass no second argument, found {describe_value(model_b)}; to "
+            f"choose two of its models: {example}"
         )
-    with closing(open_store(find_store_url(run))) as store:
+    with closing(open_store(find_database_url(run))) as store:
         return read_sameness(store, store.runs.find(format_run_reference(run).partition("@")[0]))

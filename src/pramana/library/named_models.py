@@ -12,7 +12,7 @@ from pramana.errors import InvalidInput, describe_value
 from pramana.providers.text.function import function_path
 from pramana.score.scorers import Scorer, make_scorer, make_stored_name
 
-_FUNCTION_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
+_FUNCTION_NAME_RE = re.compile(r"[A-Za-z_][\w.-]{0,63}")
 
 
 def read_judges(judge: Any, functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ def _read_model(
         raise InvalidInput(f"{argument}: expected a model's name or a function, found {describe_value(model)}")
     path = function_path(model)
     if name is not None:
-        if not _FUNCTION_NAME.fullmatch(name):
+        if not _FUNCTION_NAME_RE.fullmatch(name):
             raise InvalidInput(
                 f"a function cannot be called {name!r:.80}: a name is 1 to 64 letters, digits, _ . and -"
             )

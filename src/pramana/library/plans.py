@@ -6,7 +6,7 @@ from contextlib import closing
 from msgspec.structs import asdict
 
 from pramana import settings
-from pramana.app.plans import PlanRequest, PlanView, make_plan_view, parse_budget, parse_share
+from pramana.app.plans import DetectionPlanRequest, DetectionPlanView, make_plan_view, parse_budget, parse_share
 from pramana.errors import InvalidInput, PramanaError, Problem, describe_value
 from pramana.library import make_case_fields, read_selection
 from pramana.library.options import Cases, reword_for_python
@@ -15,7 +15,7 @@ from pramana.request import RunRequest, Selection
 from pramana.store import open_store
 
 
-class DetectionPlan(PlanView, frozen=True, kw_only=True):
+class DetectionPlan(DetectionPlanView, frozen=True, kw_only=True):
     """What it takes to see a change of the pass rate: in one comparison of two runs, and in a watch over days.
 
     `comparison.cases` are the cases that detect the loss, `watch.delays` the days until a notice and an alarm, and
@@ -63,7 +63,7 @@ def plan(
     """
     __tracebackhide__ = True
     try:
-        request = PlanRequest(
+        request = DetectionPlanRequest(
             detect=_read_share("detect", detect),
             pass_rate=_read_share("pass_rate", pass_rate),
             repeats=repeat,

@@ -111,7 +111,7 @@ def _read_cases(cases: Cases, selection: Selection) -> list[Any]:
         found = list(selection.select_cases(fields.get("cases", ())))
     if not found:
         if selection:
-            raise InvalidInput("no case passes the filters", hint=Hint("check_filters", selection))
+            raise InvalidInput("no case matches the filters", hint=Hint("check_filters", selection))
         raise InvalidInput("no cases were given")
     return found
 

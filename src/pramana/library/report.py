@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pramana.report.exporters import Exporter
     from pramana.store.store import Store
 
-MAX_SHOWN_FAILURES = 10
+MAX_SHOWN_RESULTS_NOT_PASSED = 10
 """Results that the message of a failed assertion shows."""
 MAX_SHOWN_CHARACTERS = 500
 """Characters of a prompt or a reply there."""
@@ -68,7 +68,7 @@ class Report:
     """
 
     def __init__(self, run: Run, summary: Summary, store_url: str | None = None) -> None:
-        self._store_url = store_url or current_store_url()
+        self._store_url = store_url or current_database_url()
         self._run, self._summary = run, summary
 
     # ── The run ──
@@ -122,12 +122,12 @@ class Report:
 
         It is None when no result has a verdict. In an `if`, use `passed` or `assert_pass_rate`, which count errors.
         """
-        return self._require_single_model.pass_rate
+        return self._only_model_report.pass_rate
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95 % interval of the pass rate. For several models, use `by_model`."""
-        return self._require_single_model.interval
+        return self._only_model_report.interval
 
     @property
     def passed(self) -> bool:
@@ -140,7 +140,7 @@ class Report:
         return self.summary.cost_usd.value
 
     @property
-    def _require_single_model(self) -> ModelReport:
+    def _only_model_report(self) -> ModelReport:
         by_model = self.by_model
         if len(by_model) > 1:
             raise InvalidInput(
@@ -346,15 +346,15 @@ class Report:
         ]
         if missed:
             unfinished = [] if self.finished else [self._describe_unfinished()]
-            raise AssertionError("\n".join([*missed, *unfinished, *self._describe_failures()]))
+            raise AssertionError("\n".join([*missed, *unfinished, *self._describe_results_not_passed()]))
 
     def _describe_unfinished(self) -> str:
         missing = f"{self.run.expected - self.run.stored:,} of {self.run.expected:,} results are missing"
         return f"The run ended early: {self.stop_reason}; {missing}: {format_resume_call(self.run)}"
 
-    def _describe_failures(self) -> Iterator[str]:
+    def _describe_results_not_passed(self) -> Iterator[str]:
         wanted = self._sort_by_case(each for each in self.results() if each.outcome is not Outcome.PASSED)
-        for each in wanted[:MAX_SHOWN_FAILURES]:
+        for each in wanted[:MAX_SHOWN_RESULTS_NOT_PASSED]:
             which = [each.model] if len(self.models) > 1 else []
             which += [f"repeat {each.repeat + 1}"] if self.run.plan.repeats > 1 else []
             suffix = f" ({', '.join(which)})" if which else ""
@@ -363,8 +363,8 @@ class Report:
             if each.reply:
                 yield f"  reply:  {_shorten_text(figures.get_reply_text(each.reply))}"
             yield f"  reason: {_shorten_text(each.reason or '')}"
-        if len(wanted) > MAX_SHOWN_FAILURES:
-            yield f"\n… and {len(wanted) - MAX_SHOWN_FAILURES:,} more"
+        if len(wanted) > MAX_SHOWN_RESULTS_NOT_PASSED:
+            yield f"\n… and {len(wanted) - MAX_SHOWN_RESULTS_NOT_PASSED:,} more"
         yield f"\nAll of run {self.run_id}: pramana show {self.run_id}"
 
     # ── As text ──
@@ -401,16 +401,16 @@ def make_report(store: "Store", run: Run, store_url: str | None = None) -> Repor
     return Report(run, summarise_run(store, run), store_url)
 
 
-def current_store_url() -> str:
-    """Return the URL of the store that the environment names now, independent of the working directory."""
+def current_database_url() -> str:
+    """Return the URL of the database that the environment names now, independent of the working directory."""
     return make_url_absolute(settings.database_url())
 
 
-def find_store_url(report_or_run: object) -> str:
+def find_database_url(report_or_run: object) -> str:
     """Return the URL of the store that a report comes from; for anything else, that of the environment's store."""
     if isinstance(report_or_run, Report):
         return report_or_run._store_url  # noqa: SLF001 - private, because the URL may contain a password
-    return current_store_url()
+    return current_database_url()
 
 
 def _describe_rate(rate: Rate) -> str:

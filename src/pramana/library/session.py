@@ -15,10 +15,10 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from pramana import clock, planning, settings
-from pramana.bench import STREAM_CLOSED_REASON, WatchProgress, execute, reduced_garbage_collection
+from pramana.bench import STREAM_CLOSED_REASON, ProgressCallback, execute, reduced_garbage_collection
 from pramana.errors import BudgetSpent, InvalidInput, PramanaError, StoreFailed
 from pramana.library.options import reword_for_python
-from pramana.library.report import Report, current_store_url, make_report
+from pramana.library.report import Report, current_database_url, make_report
 from pramana.model import Run
 from pramana.providers.accounts import PassedFunctions
 from pramana.report.progress import make_progress_display
@@ -45,7 +45,7 @@ _ending_streams: dict[str, Future[Any]] = {}
 """Runs of streams that were left early, by id, until they have ended."""
 
 
-class PlannedRun(NamedTuple):
+class RunWithLimits(NamedTuple):
     """A run to execute, and its limits."""
 
     run: Run
@@ -57,7 +57,7 @@ class RunSession:
 
     def __init__(
         self,
-        find: "Callable[[Store, ProviderAccess], PlannedRun]",
+        find: "Callable[[Store, ProviderAccess], RunWithLimits]",
         functions: Mapping[str, Callable[..., Any]],
         loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop,
         *,
@@ -71,7 +71,7 @@ class RunSession:
         working directory do not affect the run.
         """
         self.stop = Stop()
-        self.store_url = store_url or current_store_url()
+        self.store_url = store_url or current_database_url()
         self.loop = loop
         """Where coroutine functions run."""
         self.run_record: Run | None = None
@@ -106,7 +106,7 @@ class RunSession:
                     refresher.refresh = shown.refresh
                 return await self._execute(found, shown)
 
-    async def run_watched(self, notify: Callable[[], None]) -> Report:
+    async def run_and_notify(self, notify: Callable[[], None]) -> Report:
         """Execute the run; `notify` is called once the run exists, and whenever results have been stored."""
         async with self.open_run() as found:
             self._window = ResultWindow(_max_requests_ahead(self._limits.concurrency))
@@ -118,14 +118,14 @@ class RunSession:
         if self._window:
             self._window.count_taken()
 
-    async def _execute(self, run_record: Run, watch: WatchProgress) -> Report:
+    async def _execute(self, run_record: Run, on_progress: ProgressCallback) -> Report:
         with reduced_garbage_collection():
             try:
                 run = await execute(
                     self._store,
                     run_record,
                     self._limits,
-                    watch,
+                    on_progress,
                     self.stop,
                     reach=self._reach,
                     cache=self._cache,
@@ -423,7 +423,7 @@ class Stream:
 
         session.loop = lambda: loop
         self._done = Future()
-        _run_in_thread(self._done, lambda: session.run_watched(notify), notify)
+        _run_in_thread(self._done, lambda: session.run_and_notify(notify), notify)
 
     def _leave_early(self) -> None:
         done, run_id = self._done, self.run_id

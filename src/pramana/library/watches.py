@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from pramana.app.watch_reports import report_watch
 from pramana.app.watches import read_watch, start_watch
 from pramana.errors import InvalidInput, describe_value
-from pramana.library import hide_internal_frames, read_request
+from pramana.library import make_request_from_arguments, reword_errors_for_python
 from pramana.library.options import Cases, Judge, Model, RunOptions
-from pramana.library.report import current_store_url
+from pramana.library.report import current_database_url
 from pramana.library.session import get_functions_loop
 from pramana.providers.accounts import PassedFunctions
 from pramana.report.watches import render_report
@@ -101,7 +101,7 @@ class Watch:
         """The notices and alarms, oldest first, and whether they were delivered."""
         return self._view.alerts
 
-    @hide_internal_frames
+    @reword_errors_for_python
     def check(self) -> Self:
         """Measure today's batch now, or continue it; a day that was measured stays as it is. Blocks until it is done.
 
@@ -124,7 +124,7 @@ class Watch:
                 raise error
         return self
 
-    @hide_internal_frames
+    @reword_errors_for_python
     def accept(self, note: str | None = None) -> Self:
         """Accept the model as it is now: a new baseline begins with the next day."""
         with closing(open_store(self._store_url)) as store:
@@ -133,7 +133,7 @@ class Watch:
             self._view = read_watch(store, watch)
         return self
 
-    @hide_internal_frames
+    @reword_errors_for_python
     def stop(self) -> Self:
         """Stop the watch; its days and runs are kept."""
         with closing(open_store(self._store_url)) as store:
@@ -148,7 +148,7 @@ class Watch:
             return render_report(report_watch(store, store.watches.read(self.id)))
 
 
-@hide_internal_frames
+@reword_errors_for_python
 def watch(
     model: Model,
     cases: Cases = None,
@@ -181,7 +181,7 @@ def watch(
     if webhook is None and webhook_secret is not None:
         raise InvalidInput("webhook_secret signs what is sent to a webhook; pass webhook, too")
     name, note = options.pop("name", None), options.pop("note", None)
-    stated = read_request(cases, model, (), judge, repeat, options)
+    stated = make_request_from_arguments(cases, model, (), judge, repeat, options)
     request = WatchRequest(
         run=replace(stated.request, cache=False),
         budget_usd_per_day=budget_usd_per_day,
@@ -192,20 +192,20 @@ def watch(
         name=name,
         note=note,
     )
-    url = current_store_url()
+    url = current_database_url()
     reach = ProviderAccess(passed_functions=PassedFunctions(stated.functions, stated.scorers))
     with closing(open_store(url)) as store:
         return Watch(start_watch(store, request, reach), url, stated.functions, stated.scorers)
 
 
-@hide_internal_frames
+@reword_errors_for_python
 def watches(*, active: bool = False) -> list[Watch]:
     """Return the watches in the store, newest first; `active=True` leaves out stopped ones.
 
     >>> [each.name for each in watches() if each.name == "no such watch"]
     []
     """
-    url = current_store_url()
+    url = current_database_url()
     with closing(open_store(url)) as store:
         ids = [each.id for each in store.watches.list_all(active_only=active)]
         return [Watch(read_watch(store, store.watches.read(each)), url) for each in ids]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from pramana.analyse.numbers import pluralise
 from pramana.analyse.summary import KnownTotal
-from pramana.app.views import EstimateView, ShareView
+from pramana.app.views import EstimateView, ModelEstimateView
 from pramana.report import figures
 
 NAME_JUDGE_ADVICE = "--judge MODEL names another judge"
@@ -65,7 +65,7 @@ def make_self_judging_sentence(
     return f"{names} {'judges its' if len(self_judging_models) == 1 else 'judge their'} own replies; {judge_advice}."
 
 
-def _format_tokens(estimate: EstimateView | ShareView) -> str:
+def _format_tokens(estimate: EstimateView | ModelEstimateView) -> str:
     if estimate.input_tokens is None or estimate.output_tokens is None:
         return "tokens of spoken conversations unknown"
     return f"{estimate.input_tokens:,} tokens in, {estimate.output_tokens:,} out"

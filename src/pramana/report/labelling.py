@@ -37,7 +37,7 @@ def _render_task(task: LabelTaskView) -> Iterator[str]:
         yield from _render_section("Prompt" if turn.role == "user" else turn.role.capitalize(), turn.text)
     yield from _render_section(task.heading, task.question)
     for ideal in task.ideals:
-        yield from _render_section("A right reply", ideal)
+        yield from _render_section("Example of a right reply", ideal)
     yield from _render_section("Reply", task.reply)
     if task.recording:
         yield from _render_section("Recording", task.recording)

@@ -5,19 +5,19 @@ from collections.abc import Iterator
 from pramana.analyse.drift import ALARM, MONTH_DAYS, NOTICE
 from pramana.analyse.numbers import format_loss, pluralise
 from pramana.analyse.summary import KnownTotal
-from pramana.app.plans import LossDelayView, PlanView, SpendingView
+from pramana.app.plans import DetectionPlanView, LossDelayView, SpendingView
 from pramana.report import figures
 
 SMALLEST_LOSS = 0.0005
 """To so much, the smallest loss that cases detect is computed."""
 
 
-def render_plan(plan: PlanView) -> str:
+def render_plan(plan: DetectionPlanView) -> str:
     """Return a plan line by line: one comparison, its table, a watch, what they take, the advice, the assumptions."""
     return "\n".join(_format_lines(plan))
 
 
-def _format_lines(plan: PlanView) -> Iterator[str]:
+def _format_lines(plan: DetectionPlanView) -> Iterator[str]:
     after = plan.pass_rate - plan.detect
     yield (
         f"To see the pass rate fall from {_percent(plan.pass_rate)} to {_percent(after)} ({format_loss(plan.detect)}):"
@@ -36,7 +36,7 @@ def _format_lines(plan: PlanView) -> Iterator[str]:
     yield from _format_assumptions(plan)
 
 
-def _format_comparison(plan: PlanView) -> Iterator[str]:
+def _format_comparison(plan: DetectionPlanView) -> Iterator[str]:
     comparison, repeats = plan.comparison, _format_repeats(plan.repeats)
     yield f"One comparison of two runs, {repeats}"
     needed = "more than a million cases" if comparison.cases is None else pluralise(comparison.cases, "case")
@@ -58,7 +58,7 @@ def _format_detectable(loss: float | None) -> str:
     return format_loss(loss) if loss > SMALLEST_LOSS else f"even {format_loss(2 * SMALLEST_LOSS)}"
 
 
-def _format_table(plan: PlanView) -> Iterator[str]:
+def _format_table(plan: DetectionPlanView) -> Iterator[str]:
     """Yield the smallest losses as a table of cases by repeats."""
     rows = sorted({each.cases for each in plan.comparison.table})
     columns = sorted({each.repeats for each in plan.comparison.table})
@@ -70,7 +70,7 @@ def _format_table(plan: PlanView) -> Iterator[str]:
         yield f"  {cases:>7,}" + "".join(f"{'–' if each is None else f'{each * 100:.1f}':>12}" for each in cells)
 
 
-def _format_watch(plan: PlanView) -> Iterator[str]:
+def _format_watch(plan: DetectionPlanView) -> Iterator[str]:
     watch = plan.watch
     cases = pluralise(plan.cases, "case")
     yield f"A watch of {cases} a day, {_format_repeats(plan.repeats)}, after {watch.baseline_days} days of baseline"
@@ -87,7 +87,7 @@ def _format_days(delay: LossDelayView, level: str) -> str:
     return f"{when} (seen in {share:.0%})".replace("%", " %")
 
 
-def _format_spending(spending: SpendingView, plan: PlanView) -> str:
+def _format_spending(spending: SpendingView, plan: DetectionPlanView) -> str:
     calls = pluralise(spending.calls, "call")
     if not plan.models:
         return calls
@@ -101,7 +101,7 @@ def _format_spending(spending: SpendingView, plan: PlanView) -> str:
     return f"{calls}, {tokens}, {cost}"
 
 
-def _format_assumptions(plan: PlanView) -> Iterator[str]:
+def _format_assumptions(plan: DetectionPlanView) -> Iterator[str]:
     yield "Assumptions"
     yield (
         f"  {_percent(plan.flips)} of the cases flip between two runs of the unchanged model. If its replies vary "

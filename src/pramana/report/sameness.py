@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pramana.analyse.numbers import format_duration, format_percent, pluralise
-from pramana.app.sameness import InstrumentView, ReplyCountView, SameView
+from pramana.app.sameness import PairInstrumentView, ReplyCountView, SameView
 from pramana.errors import escape_control_characters
 from pramana.model import Outcome
 from pramana.report.progress import LiveProgress
@@ -78,7 +78,7 @@ def _render_instruments(view: SameView) -> Iterator[str]:
     )
 
 
-def _make_row(view: InstrumentView) -> tuple[str, ...]:
+def _make_row(view: PairInstrumentView) -> tuple[str, ...]:
     values = [_format_value(view.name, each) for each in (view.first, view.second)]
     return (view.label, f"{view.pairs:,}", f"{view.differing:,}", *values, format_odds(view.odds))
 

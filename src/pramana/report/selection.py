@@ -50,7 +50,7 @@ def select_results(store: "Store", run: Run, selection: "Selection") -> Selected
         if selection.limit is not None:
             kept.add(hash_case(case))
     if not cases:
-        raise InvalidInput(f"no case of run {run.id} passes the filters", hint=Hint("check_filters", selection))
+        raise InvalidInput(f"no case of run {run.id} matches the filters", hint=Hint("check_filters", selection))
     plan = run.plan
     of_whole = selection.to_recorded()
     selected = SelectedRun(

@@ -49,7 +49,7 @@ AGENT_HINTS: Mapping[HintKey, str] = {
     "check_filters": "check the spelling of the selection {:json}",
     "name_judge": "name another model as judge",
     "choose_modalities": 'choose the modalities: modality ["text", "voice"]',
-    "send_parameter": 'give {0} a default, or send it: parameters {{"{0}": VALUE}}',
+    "send_parameter": 'give the parameter {0} of your function a default, or send it: parameters {{"{0}": VALUE}}',
 }
 """Hints for a coding agent; some of them name commands, where no tool can help."""
 EXAMPLE_CASE = (

@@ -253,7 +253,7 @@ class Watches(StorePart):
                 record_change(connection, "watch", watch.id, "stopped")
         return self.read(watch.id)
 
-    def publish(self, watch: Watch, *, is_public: bool) -> Watch:
+    def set_public(self, watch: Watch, *, is_public: bool) -> Watch:
         """Let anyone read a watch, or no longer."""
         with self._database.write_transaction() as connection:
             mine = update(watches).where(watches.c.watch_no == watch.number)

@@ -156,14 +156,15 @@ def test_a_required_parameter_that_the_run_does_not_send_is_named() -> None:
         ask("agents.support:with_history")
     assert str(caught.value) == (
         "agents.support:with_history requires history, which the run does not send (for the conversation, a function "
-        "with a parameter `messages` gets the whole conversation, as a list of messages); give history a default"
+        "with a parameter `messages` gets the whole conversation, as a list of messages); give the parameter history a default"
     )
     assert ask("agents.support:with_history", history="none") == "hi"
 
 
 def test_a_function_of_both_prompt_and_messages_gets_an_explanatory_error() -> None:
     with pytest.raises(
-        ProviderError, match=r"requires prompt, .* \(`messages` replaces the prompt\); give prompt a default$"
+        ProviderError,
+        match=r"requires prompt, .* \(`messages` replaces the prompt\); give the parameter prompt a default$",
     ):
         ask("agents.support:with_both")
 

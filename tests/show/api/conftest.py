@@ -41,5 +41,5 @@ def client_per_store(store_url: str) -> Iterator[Client]:
 @pytest.fixture
 def secure_client(sqlite_url: str) -> Iterator[Client]:
     """A server that requires tokens; `with_token(role)` creates one."""
-    with serve(sqlite_url, tokens_required=True) as found:
+    with serve(sqlite_url, server_account_needs_token=True) as found:
         yield found

@@ -105,7 +105,7 @@ def prepare(admin: Client, base: str) -> None:
 def test_no_route_connects_to_a_private_address_unless_allowed(sqlite_url: str, host: str, field: str) -> None:
     with (
         run_local_server() as inner,
-        serve(sqlite_url, tokens_required=True, allowed_hosts=("bench.example",)) as found,
+        serve(sqlite_url, server_account_needs_token=True, allowed_hosts=("bench.example",)) as found,
     ):
         base = f"{host}:{inner.port}"
         editor, admin = found.with_token("editor"), found.with_token("admin")
@@ -122,7 +122,7 @@ def test_no_route_connects_to_a_private_address_unless_allowed(sqlite_url: str, 
 def test_testing_a_provider_never_connects_to_a_private_address(sqlite_url: str) -> None:
     with (
         run_local_server() as inner,
-        serve(sqlite_url, tokens_required=True, allowed_hosts=("bench.example",)) as found,
+        serve(sqlite_url, server_account_needs_token=True, allowed_hosts=("bench.example",)) as found,
     ):
         admin = found.with_token("admin")
         prepare(admin, f"{NAME}:{inner.port}")

@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pramana import clock
-from pramana.app import App, public_watches
+from pramana.app import App, community_watches
 from pramana.show.api import make_app_without_gate
 from pramana.show.api.community import draw_model_badge
 from pramana.show.api.documentation import make_openapi_description
@@ -441,13 +441,13 @@ def test_the_public_watch_is_computed_once_until_a_result_of_the_model_is_submit
     client_per_store: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, computed = client_per_store, list[str]()
-    compute = public_watches.compute_community_watch
+    compute = community_watches.compute_community_watch
 
-    def count_and_compute(store: Store, wanted: public_watches.CommunityWatchRequest) -> Any:
+    def count_and_compute(store: Store, wanted: community_watches.CommunityWatchRequest) -> Any:
         computed.append(wanted.model)
         return compute(store, wanted)
 
-    monkeypatch.setattr(public_watches, "compute_community_watch", count_and_compute)
+    monkeypatch.setattr(community_watches, "compute_community_watch", count_and_compute)
     for number in range(5):
         submit_days(client, f"t{number:08x}", 30, lambda _: 0.9, prompts=3)
     first, again = (client.get("/api/data/watch?model=m").data for _ in range(2))

@@ -45,7 +45,7 @@ def make_large_requests(first: str, second: str) -> list[ApiRequest]:
 def request_everything(url: str, runs: tuple[str, str], names: dict[str, str]) -> dict[Hold, str]:
     """Request every route, with large data too; return what blocked the loop, and the request."""
     found: dict[Hold, str] = {}
-    with watch_event_loops() as holds, serve(url, tokens_required=True, api_only=True) as server:
+    with watch_event_loops() as holds, serve(url, server_account_needs_token=True, api_only=True) as server:
         assert server.store
         client = Client(server.url, server.store.tokens.create("admin", "admin")[1])
         for wanted in (*make_large_requests(*runs), *REQUESTS):

@@ -26,7 +26,7 @@ from pramana.app.server import CallerView, ServerView
 from pramana.errors import InvalidInput
 from pramana.show.api import THREADS_BY_STORE_KIND
 from pramana.show.api.gate import Gate
-from pramana.show.api.peer import is_same_os_account
+from pramana.show.api.peer import is_from_own_os_account
 from pramana.show.cli import pramana
 from pramana.store import open_store
 from pramana.store.scenarios import Scenarios, StoredScenario
@@ -226,7 +226,7 @@ def test_clients_behind_a_trusted_proxy_have_separate_rate_limits(
 
 
 def test_one_client_behind_a_proxy_does_not_exhaust_the_limit_of_others(sqlite_url: str) -> None:
-    with serve(sqlite_url, tokens_required=True, trusted_proxies=(ip_network("127.0.0.1"),)) as found:
+    with serve(sqlite_url, server_account_needs_token=True, trusted_proxies=(ip_network("127.0.0.1"),)) as found:
         assert found.store
         assert found.serving
         found.serving.set_preferences(found.store.preferences.write({"requests_per_minute": 2}))
@@ -336,11 +336,11 @@ def test_static_files_are_not_rate_limited_and_invalid_tokens_are_per_address(se
 @pytest.mark.parametrize(
     "given",
     [
-        {"tokens_required": True},
-        {"tokens_required": True, "allowed_hosts": ("bench.example",)},
+        {"server_account_needs_token": True},
+        {"server_account_needs_token": True, "allowed_hosts": ("bench.example",)},
         {"allowed_hosts": ("bench.example",)},
         {"trusted_proxies": (ip_network("127.0.0.1"),)},
-        {"host": "0.0.0.0", "tokens_required": True},  # noqa: S104 - it is only asked what that would mean
+        {"host": "0.0.0.0", "server_account_needs_token": True},  # noqa: S104 - it is only asked what that would mean
     ],
 )
 def test_a_public_server_blocks_private_addresses_by_default(sqlite_url: str, given: dict[str, Any]) -> None:
@@ -348,15 +348,15 @@ def test_a_public_server_blocks_private_addresses_by_default(sqlite_url: str, gi
         assert found.store
         assert found.serving
         assert not found.serving.is_local_only
-        assert not found.serving.private_addresses_allowed()
+        assert not found.serving.allows_private_addresses()
         found.serving.set_preferences(found.store.preferences.write({"allow_private_addresses": True}))
-        assert found.serving.private_addresses_allowed()
+        assert found.serving.allows_private_addresses()
 
 
 def test_a_model_at_a_private_address_is_called_only_if_allowed(sqlite_url: str) -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as inner,
-        serve(sqlite_url, tokens_required=True, allowed_hosts=("bench.example",)) as found,
+        serve(sqlite_url, server_account_needs_token=True, allowed_hosts=("bench.example",)) as found,
     ):
         inner.settimeout(20)
         editor, admin = found.with_token("editor"), found.with_token("admin")
@@ -383,7 +383,7 @@ def test_a_model_at_a_private_address_is_called_only_if_allowed(sqlite_url: str)
 def test_an_unavailable_store_is_reported_without_its_location(
     tmp_path: Path, sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with serve(sqlite_url, tokens_required=True, api_only=True) as found:
+    with serve(sqlite_url, server_account_needs_token=True, api_only=True) as found:
         admin = found.with_token("admin")
         assert admin.patch("/api/settings", {"corsOrigins": ["https://bench.example"]}).status == 200
         engine = found.store._database._engine  # type: ignore[union-attr]
@@ -416,7 +416,7 @@ def test_an_unavailable_store_is_reported_without_its_location(
 def test_health_and_tokens_work_while_every_thread_waits_for_a_write_lock(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serve(store_url, tokens_required=True, api_only=True) as found:
+    with serve(store_url, server_account_needs_token=True, api_only=True) as found:
         assert found.store
         editor, viewer = found.with_token("editor"), found.with_token("viewer")
         assert editor.get("/openapi.json").status == 200  # the time to describe the API is not measured
@@ -466,7 +466,7 @@ def test_slow_requests_are_limited_and_the_rest_get_retry_after(
         go_on.wait(30)
         raise InvalidInput("it was slow")
 
-    monkeypatch.setattr("pramana.app.comparisons.reference_to_baseline", slow)
+    monkeypatch.setattr("pramana.app.comparisons.make_baseline_reference", slow)
     found: list[Answer] = []
     asking = [threading.Thread(target=lambda: found.append(client.get("/api/compare?base=a&new=b"))) for _ in range(40)]
     for each in asking:
@@ -595,20 +595,20 @@ def test_the_peer_account_is_found_for_each_address_family(family: int, host: st
         near, _ = listening.accept()
         with near:
             client, server = near.getpeername()[:2], near.getsockname()[:2]
-            assert is_same_os_account(client, server)
-            assert not is_same_os_account((client[0], client[1] ^ 1), server)
-            assert not is_same_os_account(("203.0.113.7", client[1]), server)
+            assert is_from_own_os_account(client, server)
+            assert not is_from_own_os_account((client[0], client[1] ^ 1), server)
+            assert not is_from_own_os_account(("203.0.113.7", client[1]), server)
             other.close()
-            assert not is_same_os_account(client, server), "a socket that was closed is nobody's any more"
-    assert not is_same_os_account(None, None)
-    assert not is_same_os_account(("testclient", 1), ("testserver", 2))
+            assert not is_from_own_os_account(client, server), "a socket that was closed is nobody's any more"
+    assert not is_from_own_os_account(None, None)
+    assert not is_from_own_os_account(("testclient", 1), ("testserver", 2))
 
 
 def test_a_socket_that_listens_on_the_port_is_not_the_peer() -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
-        assert not is_same_os_account(listening.getsockname(), ("127.0.0.1", 9))
+        assert not is_from_own_os_account(listening.getsockname(), ("127.0.0.1", 9))
 
 
 def test_a_token_is_needed_if_the_kernel_does_not_identify_the_peer(
@@ -632,7 +632,7 @@ def test_the_peer_account_is_looked_up_once_per_connection(client: Client, monke
         asked.append(given)
         return True
 
-    monkeypatch.setattr("pramana.show.api.gate.is_same_os_account", record_lookup)
+    monkeypatch.setattr("pramana.show.api.gate.is_from_own_os_account", record_lookup)
     parts = urlsplit(client.url)
     for _ in range(2):
         connection = http.client.HTTPConnection(str(parts.hostname), parts.port)

@@ -315,7 +315,7 @@ def test_testing_offline_providers_succeeds(client: Client) -> None:
 
 
 def test_a_public_server_tests_no_private_address_unless_allowed(sqlite_url: str, openai: Loopback) -> None:
-    with serve(sqlite_url, host="0.0.0.0", tokens_required=True) as found:  # noqa: S104 - only said, not done
+    with serve(sqlite_url, host="0.0.0.0", server_account_needs_token=True) as found:  # noqa: S104 - only said, not done
         admin = found.with_token("admin")
         admin.post("/api/providers", {**MINE, "baseUrl": openai.url})
         refused = admin.post("/api/providers/my-vllm/test")

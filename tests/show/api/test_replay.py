@@ -299,7 +299,7 @@ class FixedDayClock(clock.Clock):
 def test_every_route_answers_each_caller_as_recorded(caller: str, request: pytest.FixtureRequest) -> None:
     url = old_stores.unpack(old_stores.NOVEMBER, Path(os.environ["PRAMANA_HOME"]))  # noqa: TID251 - set by the tests
     names = _read_names(url)
-    with clock.use_clock(FixedDayClock()), serve(url, tokens_required=True, api_only=True) as server:
+    with clock.use_clock(FixedDayClock()), serve(url, server_account_needs_token=True, api_only=True) as server:
         client = _make_caller(server, caller)
         found = [_send(client, each, names) for each in REQUESTS]
     if request.config.getoption("--record"):

@@ -374,7 +374,7 @@ def test_stored_scenarios_can_be_run_by_id_by_filter_or_all(client: Client) -> N
     unknown = client.post("/api/runs", {"scenarios": ["opening-hours", "nobody"], "models": ["fake"]})
     assert (unknown.status, unknown.error) == (404, 'there is no scenario "nobody"; see GET /api/scenarios')
     none = client.post("/api/runs", {"scenarios": {"text": "nothing holds this"}, "models": ["fake"]})
-    assert (none.status, "no scenario passes these filters" in none.error) == (400, True)
+    assert (none.status, "no scenario matches these filters" in none.error) == (400, True)
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from pramana import model
 from pramana.app.documents import make_scenario_from_fields
 from pramana.app.scenarios import (
-    DeletedView,
+    DeletedScenarioView,
     FacetsView,
     ImportedView,
-    LibraryView,
+    LibraryFileView,
     ScenarioFieldsView,
     ScenarioView,
 )
@@ -33,12 +33,12 @@ from pramana.show.api.scenarios import ValidatedShape
 from ...examples import examples
 from .served import Answer, Client, start_program
 
-DeletedShape, FacetsShape, ImportedShape = (
-    make_documentation_model(DeletedView),
+DeletedScenarioShape, FacetsShape, ImportedShape = (
+    make_documentation_model(DeletedScenarioView),
     make_documentation_model(FacetsView),
     make_documentation_model(ImportedView),
 )
-LibraryShape, ScenarioShape = make_documentation_model(LibraryView), make_documentation_model(ScenarioView)
+LibraryFileShape, ScenarioShape = make_documentation_model(LibraryFileView), make_documentation_model(ScenarioView)
 YAML = {"Content-Type": "application/yaml"}
 NEW: dict[str, Any] = {
     "id": "ferry",
@@ -292,7 +292,7 @@ def test_a_scenario_that_yaml_cannot_represent_is_refused(client: Client) -> Non
     for _ in range(60):
         deep = {"not": deep}
     found = client.post("/api/scenarios", {**NEW, "assert": {"type": "json_schema", "schema": deep}})
-    assert (found.status, "it cannot be written as a YAML file" in found.error) == (400, True)
+    assert (found.status, "the scenario cannot be written as a YAML file" in found.error) == (400, True)
 
 
 def test_an_unknown_scenario_cannot_be_read_changed_or_deleted(client: Client) -> None:
@@ -312,7 +312,7 @@ def test_an_unknown_scenario_cannot_be_read_changed_or_deleted(client: Client) -
 def test_a_deleted_scenario_is_listed_and_can_be_restored(client_per_store: Client) -> None:
     made = client_per_store.post("/api/scenarios", NEW).data
     gone = client_per_store.delete("/api/scenarios/ferry")
-    DeletedShape.model_validate(gone.data)
+    DeletedScenarioShape.model_validate(gone.data)
     assert (gone.status, gone.data["scenario"]) == (200, made)
     listed = client_per_store.get("/api/deleted-scenarios")
     assert (listed.data, listed.json["meta"]["total"]) == ([gone.data], 1)
@@ -414,7 +414,7 @@ def test_a_query_with_unusual_text_finds_nothing(client_per_store: Client, query
 def test_the_library_is_listed_and_imported_by_file(client: Client) -> None:
     files = client.get("/api/library").data
     for each in files:
-        LibraryShape.model_validate(each)
+        LibraryFileShape.model_validate(each)
     names = [each["file"] for each in files]
     assert "task-completion/booking.yaml" in names
     assert {each["imported"] for each in files} == {0}

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from sqlalchemy import event
 
 from pramana.app import App, known_suites
-from pramana.app.suites import HashView, ListedView, SuiteView, TierHashView
+from pramana.app.suites import ListedSuiteView, SuiteView, TierHashesView, TierHashView
 from pramana.bench import run_sync
 from pramana.errors import HashMismatch, NotFound
 from pramana.hash import hash_suite
@@ -138,7 +138,7 @@ def test_suites_are_listed_with_built_in_ones_first(client: Client, tmp_path: Pa
     client.post("/api/suites", MINE)
     found = client.get("/api/suites").data
     for each in found:
-        make_documentation_model(ListedView).model_validate(each)
+        make_documentation_model(ListedSuiteView).model_validate(each)
     assert [(each["version"], each["origin"]) for each in found] == [
         ("v1.0", "built-in"), ("mine-1", "published"), ("team-1", "uploaded"),
     ]  # fmt: skip
@@ -179,7 +179,7 @@ def test_suite_hashes_match_the_published_definition(client: Client, tmp_path: P
     client.post("/api/suites", MINE)
     (tmp_path / "smoke.jsonl").write_text(make_jsonl(3), encoding="utf-8")
     all_of_them = client.get("/api/suites/team-1/hash").data
-    make_documentation_model(HashView).model_validate(all_of_them)
+    make_documentation_model(TierHashesView).model_validate(all_of_them)
     one = client.get("/api/suites/team-1/smoke/hash").data
     make_documentation_model(TierHashView).model_validate(one)
     assert one["hash"] == all_of_them["tiers"]["smoke"] == hash_suite(tmp_path / "smoke.jsonl")

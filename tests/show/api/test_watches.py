@@ -209,7 +209,7 @@ def test_the_address_of_a_models_server_is_not_public(secure_client: Client) -> 
     assert secure_client.store
     request = WatchRequest(run=RunRequest(models=("http://10.0.0.7:8000/v1#llama",), suite="v1.0", tier="cheap"))
     watch = secure_client.store.watches.create(request, ("pass_rate_down",), owner="server")
-    secure_client.store.watches.publish(watch, is_public=True)
+    secure_client.store.watches.set_public(watch, is_public=True)
     found = secure_client.get(f"/api/public/watches/{watch.id}")
     assert found.data["model"] == "llama"
     assert b"10.0.0.7" not in found.body

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from pramana.app.judging import LabelRequest, draw_labels, save_labels
+from pramana.app.judging import LabelRequest, draw_replies_to_label, save_labels
 from pramana.model import PromptOrder
 from pramana.store import open_store
 from pramana.store.rejudgements import Rejudgement
@@ -40,7 +40,7 @@ def module_bench(tmp_path_factory: pytest.TempPathFactory, browser: Browser, run
     home = tmp_path_factory.mktemp("home")
     with closing(open_store(sqlite_store(home / "pramana.sqlite3"))) as store:
         labelled = add_judged_run(store, [True, True, True, False] * 20, categories=("safety", "factual"))
-        draw = draw_labels(store, labelled, 60)
+        draw = draw_replies_to_label(store, labelled, 60)
         given = [
             LabelRequest(task=task, label="no" if place % 3 == 0 else "yes") for place, task in enumerate(draw.tasks)
         ]

@@ -88,7 +88,7 @@ def test_a_cross_origin_post_to_the_socket_is_refused(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/sign-in?why=wrong", "/no-such-page", "/_nicegui/nothing", "/_nicegui/3.18.0/static/no"]
+    "path", ["/sign-in?why=invalid_token", "/no-such-page", "/_nicegui/nothing", "/_nicegui/3.18.0/static/no"]
 )
 def test_anonymous_requests_create_no_page_objects(token_bench: TokenBench, path: str) -> None:
     """A page is an object on the server for at least a minute; anonymous clients could exhaust its memory."""

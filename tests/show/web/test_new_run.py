@@ -32,7 +32,7 @@ def find_start(page: Page) -> Locator:
 
 
 def find_models(page: Page) -> Locator:
-    return page.get_by_role("list", name="Each model that was added")
+    return page.get_by_role("list", name="Added so far: model")
 
 
 def add_model(page: Page, model: str) -> None:
@@ -210,7 +210,7 @@ def test_selected_scenarios_are_counted(bench: Bench) -> None:
     expect(find_tile(page, "Calls")).to_contain_text(f"{some} cases")
     page.get_by_label("Contains text").fill("nobody says this")
     expect(page.get_by_text(f"0 of {total} scenarios match.")).to_be_visible()
-    expect(page.get_by_role("alert")).to_contain_text("No scenario passes these filters", ignore_case=True)
+    expect(page.get_by_role("alert")).to_contain_text("No scenario matches these filters", ignore_case=True)
     expect(find_start(page)).to_be_disabled()
     page.get_by_label("Contains text").fill("")
     run = start_run(bench, page)

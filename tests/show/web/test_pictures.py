@@ -24,7 +24,7 @@ from pramana.analyse.spread import (
 from pramana.analyse.summary import KnownTotal, OutcomeReason, Rate, Summary, TimePercentiles
 from pramana.app.calls import CallView, PeaksView, TranscriptEntryView, TurnTakenView
 from pramana.app.models import HistoryView, LatencyView, RunPointView
-from pramana.app.suites import ListedView, TierView
+from pramana.app.suites import ListedSuiteView, TierView
 from pramana.app.views import (
     AssertionView,
     AudioView,
@@ -221,8 +221,8 @@ def make_run_view(changed: dict[str, Any]) -> RunDetailView:
 
 
 SUITES = [
-    make_view(ListedView, version="team-1", tiers={"smoke": make_view(TierView, hash="sha256:1")}),
-    make_view(ListedView, version="v1.0", tiers={"cheap": make_view(TierView, hash="sha256:2")}),
+    make_view(ListedSuiteView, version="team-1", tiers={"smoke": make_view(TierView, hash="sha256:1")}),
+    make_view(ListedSuiteView, version="v1.0", tiers={"cheap": make_view(TierView, hash="sha256:2")}),
 ]
 KEPT = {"suite": "scenarios (selection)", "suite_hash": None}
 OF_TIER = {"owner": "cli", "suite": "v1.0-cheap (selection)", "suite_hash": None}

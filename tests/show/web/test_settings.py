@@ -395,7 +395,9 @@ def test_a_model_lookup_shows_its_price_and_source(bench: Bench) -> None:
     expect(page.get_by_text(re.compile("did you mean"))).to_be_visible()
     page.get_by_label("Model").fill("local")
     page.get_by_role("button", name="Set price").click()
-    expect(page.get_by_text("Local runs in this process and costs nothing")).to_be_visible()
+    expect(
+        page.get_by_text("Local runs on this machine and costs nothing, so no price can be set for it")
+    ).to_be_visible()
     page.get_by_label("Model").fill(EVIL)
     page.get_by_role("button", name="Look up").click()
     expect(

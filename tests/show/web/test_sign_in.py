@@ -119,7 +119,7 @@ def test_sign_in_never_redirects_to_another_host(token_bench: TokenBench, to: st
         post_token(token_bench.bench.client, "wrong", to),
     ):
         assert found.status == 303
-        assert re.fullmatch(r"/|/sign-in\?to=%2F&why=wrong", found.headers["location"])
+        assert re.fullmatch(r"/|/sign-in\?to=%2F&why=invalid_token", found.headers["location"])
 
 
 def test_the_session_cookie_is_secure_if_the_browser_used_https(token_bench: TokenBench) -> None:
@@ -149,7 +149,7 @@ def test_cross_origin_pages_can_neither_sign_users_in_nor_out(token_bench: Token
 @pytest.mark.parametrize("secret", ["", " ", "ü" * 51, "x" * 100_000, "pramana_" + "é" * 43, "a\nb", "a\x00b"])
 def test_any_invalid_token_is_refused(token_bench: TokenBench, secret: str) -> None:
     found = post_token(token_bench.bench.client, secret)
-    assert (found.status, "why=wrong" in found.headers["location"]) == (303, True)
+    assert (found.status, "why=invalid_token" in found.headers["location"]) == (303, True)
     kept = token_bench.bench.client.get(
         "/runs",
         headers={
@@ -166,9 +166,11 @@ def test_guessing_tokens_is_rate_limited_per_client(token_bench: TokenBench) -> 
         one, other = {"X-Forwarded-For": "203.0.113.7"}, {"X-Forwarded-For": "203.0.113.8"}
         found = [post_token(token_bench.bench.client, f"pramana_{each:043}", **one) for each in range(15)]
         tried = [each.headers.get("location", "") for each in found]
-        assert "why=wrong" in tried[0]
-        assert 5 <= sum("why=wrong" in each for each in tried) <= 11  # each counts for its page and for its token
-        assert found[-1].status == 429 or "why=often" in tried[-1]
+        assert "why=invalid_token" in tried[0]
+        assert (
+            5 <= sum("why=invalid_token" in each for each in tried) <= 11
+        )  # each counts for its page and for its token
+        assert found[-1].status == 429 or "why=too_many_attempts" in tried[-1]
         assert (
             post_token(token_bench.bench.client, token_bench.tokens["viewer"], **other).headers["location"] == "/runs"
         )
@@ -249,7 +251,7 @@ def test_an_old_cookie_is_ignored_if_no_token_is_required(bench: Bench) -> None:
 def test_the_sign_in_page_is_accessible(
     token_bench: TokenBench, axe: Callable[[Page], None], width: int, theme: Literal["light", "dark"]
 ) -> None:
-    page = token_bench.bench.open("/sign-in?why=wrong", width=width, theme=theme)
+    page = token_bench.bench.open("/sign-in?why=invalid_token", width=width, theme=theme)
     expect(page.get_by_role("alert")).to_be_visible()
     assert_no_sideways_scroll(page)
     axe(page)

@@ -169,7 +169,7 @@ class FunctionProvider:
     def _bind_arguments(self, request: Request) -> Callable[[], Any]:
         given, accepted = request.parameters, self._accepted
         if missing := accepted.missing_parameters(given):
-            raise ProviderError(f"{self._describe_missing(missing)}; give {missing[0]} a default")
+            raise ProviderError(f"{self._describe_missing(missing)}; give the parameter {missing[0]} a default")
         more = accepted.make_arguments(given)
         turns = request.turns
         if accepted.takes_system_prompt:

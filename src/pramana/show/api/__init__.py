@@ -76,7 +76,7 @@ def make_app_without_gate(serving: App) -> FastAPI:
             from pramana.jobs import Jobs
             from pramana.show.api.watch_scheduler import make_scheduler
 
-            jobs = Jobs(serving.store, allow_private=serving.private_addresses_allowed)
+            jobs = Jobs(serving.store, allow_private=serving.allows_private_addresses)
             jobs.on_call = serving.event_tail.notify_call_stage
             serving.event_tail.calls = jobs.count_calls
             jobs.start()

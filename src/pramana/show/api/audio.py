@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from pramana.app import Credential, recordings
-from pramana.app.recordings import RecordingView, UploadedRecording, UploadedView
+from pramana.app.recordings import RecordingView, UploadedRecording, UploadedRecordingView
 from pramana.errors import NotFound
 from pramana.show.api.envelope import (
     AppDependency,
@@ -57,7 +57,7 @@ async def list_recordings(
 @router.post(
     "/audio",
     summary="Upload a recording",
-    **document_route(UploadedView, 409, status=201),
+    **document_route(UploadedRecordingView, 409, status=201),
     openapi_extra=_UPLOAD_BODY_DOCUMENTATION,
 )
 async def upload(request: Request, app: AppDependency, caller: _UploadCaller) -> Response:
@@ -68,7 +68,7 @@ async def upload(request: Request, app: AppDependency, caller: _UploadCaller) ->
 @router.put(
     "/audio/{name:path}",
     summary="Upload a recording under a name",
-    **document_route(UploadedView, 409, status=201),
+    **document_route(UploadedRecordingView, 409, status=201),
     openapi_extra=_UPLOAD_BODY_DOCUMENTATION,
 )
 async def upload_as(

@@ -16,8 +16,8 @@ from pydantic import create_model
 from pydantic.alias_generators import to_camel
 
 from pramana import jsonl
-from pramana.app import Credential, public_watches, submissions
-from pramana.app.public_watches import CommunityWatchRequest, CommunityWatchView
+from pramana.app import Credential, community_watches, submissions
+from pramana.app.community_watches import CommunityWatchRequest, CommunityWatchView
 from pramana.app.submissions import (
     BADGE_PERIOD_DAYS,
     VERIFICATION_FIELD_DESCRIPTION,
@@ -47,7 +47,7 @@ from pramana.store.submissions import (
 )
 
 router = APIRouter(tags=["community"])
-_Read = TypeVar("_Read", Submission, Batch)
+_Submitted = TypeVar("_Submitted", Submission, Batch)
 _TOO_DEEP_MESSAGE = f"nested more than {jsonl.MAX_JSON_DEPTH} levels deep"
 _encode = msgspec.json.Encoder().encode
 _COLOURS_BY_MIN_PASS_RATE = ((0.9, GREEN), (0.7, YELLOW), (0.0, RED))
@@ -132,7 +132,7 @@ async def chart(
     ] = 20,
 ) -> Response:
     """Return a point for each model and day with submissions, by model and day."""
-    wanted = ChartRequest(verification=verification, model=model, first=first, last=last, models=models)
+    wanted = ChartRequest(verification=verification, model=model, first=first, last=last, max_models=models)
     found = await submissions.read_chart(app, caller, wanted)
     days = {"from": found.first_day.isoformat(), "to": found.last_day.isoformat()}
     return make_success_response(
@@ -147,7 +147,7 @@ def _status_response(status: Status, data: msgspec.Struct) -> Response:
 # ── Reading ──
 
 
-def _read_body(body: bytes, body_type: type[_Read]) -> _Read:
+def _read_body(body: bytes, body_type: type[_Submitted]) -> _Submitted:
     """Return the decoded body; raises `InvalidInput` with every problem and its place."""
     try:
         found = msgspec.json.decode(body, type=body_type)
@@ -175,7 +175,7 @@ def _find_nesting_problems(body: Submission | Batch) -> Iterator[Problem]:
             yield Problem(_TOO_DEEP_MESSAGE, f"{place}assertion_result.details")
 
 
-def _read_and_collect_problems(body: bytes, body_type: type[_Read]) -> _Read:
+def _read_and_collect_problems(body: bytes, body_type: type[_Submitted]) -> _Submitted:
     try:
         value = jsonl.parse_rfc8259(body.decode(), refuse_infinite=True)
     except UnicodeDecodeError as error:
@@ -236,7 +236,7 @@ def _find_type_problems(value: Any, struct: type[msgspec.Struct], path_prefix: s
 @router.get("/api/data/watch", summary="Has a model become worse?", **document_route(CommunityWatchView, 404))
 async def community_watch(
     app: AppDependency,
-    caller: Annotated[Credential, require_caller(public_watches.read_community_watch)],
+    caller: Annotated[Credential, require_caller(community_watches.read_community_watch)],
     model: Annotated[str, Query(min_length=1, max_length=256)],
     suite: Annotated[
         str | None, Query(max_length=100, description="Hash of the suite; default: the one with the most results")
@@ -248,7 +248,7 @@ async def community_watch(
     they like. Anonymous results and those of unknown suites do not count.
     """
     wanted = CommunityWatchRequest(model=model, suite_hash=suite)
-    return make_success_response(await public_watches.read_community_watch(app, caller, wanted))
+    return make_success_response(await community_watches.read_community_watch(app, caller, wanted))
 
 
 # ── Badges ──

@@ -20,7 +20,7 @@ HEAD_TIMEOUT_S = 10.0
 RESERVED_FILE_DESCRIPTORS = 128
 """File descriptors reserved for the store, for provider requests and for libraries."""
 MAX_CONNECTIONS = 10_000
-ACCEPTED_AT_ONCE, QUEUED = 100, 2048
+MAX_ACCEPTED_PER_TURN, KERNEL_BACKLOG = 100, 2048
 """Connections that the event loop accepts in one turn, before any is counted (fewer than are reserved), and the backlog
 of the kernel."""
 

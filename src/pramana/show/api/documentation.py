@@ -50,7 +50,7 @@ def install_documentation(app: FastAPI) -> None:
         return page
 
 
-def _correct_response_description(status: int, response: dict[str, Any]) -> None:
+def _correct_response_media_type(status: int, response: dict[str, Any]) -> None:
     """Correct the framework's description: errors are JSON whatever a route returns, and streams are of events."""
     content = response.get("content", {})
     if status >= 400 and content:
@@ -68,7 +68,7 @@ def make_openapi_description(app: FastAPI) -> dict[str, Any]:
                 answers = operation.get("responses", {})
                 answers.pop("422", None)
                 for status, said in answers.items():
-                    _correct_response_description(int(status), said)
+                    _correct_response_media_type(int(status), said)
         components = found.setdefault("components", {})
         for unused in ("HTTPValidationError", "ValidationError"):
             components.get("schemas", {}).pop(unused, None)

@@ -391,10 +391,10 @@ API_HINTS: Mapping[HintKey, str] = {
     "create_token": "create a token on the server: pramana token create NAME --role admin",
     "pull_weights": "download the weights: POST /api/weights/{}/pull",
     "any_suite": "to compare {}, send anySuite=true",
-    "check_filters": "check the spelling of {:json}",
+    "check_filters": "check the spelling of the filters {:json}",
     "name_judge": "name another model as judge",
     "choose_modalities": 'choose the modalities: "modality": ["text", "voice"]',
-    "send_parameter": 'give {0} a default, or send it: "parameters": {{"{0}": VALUE}}',
+    "send_parameter": 'give the parameter {0} of your function a default, or send it: "parameters": {{"{0}": VALUE}}',
 }
 """Hints for clients of the API; some of them name commands, where the API has no equivalent."""
 

@@ -96,7 +96,7 @@ def _document_stream(*error_statuses: int) -> dict[str, Any]:
 
 
 @router.get("/api/events", summary="Follow all events", **_document_stream())
-async def follow(
+async def follow_changes(
     request: Request,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.follow_changes)],

@@ -24,7 +24,7 @@ from pramana.app import App, Credential, is_loopback
 from pramana.app.access import ANONYMOUS, NO_TOKEN, RateLimitBucket
 from pramana.errors import PramanaError
 from pramana.show.api.envelope import make_error_response, make_pramana_error_response, make_unexpected_error_response
-from pramana.show.api.peer import is_forwarded, is_same_os_account
+from pramana.show.api.peer import is_forwarded, is_from_own_os_account
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -38,7 +38,7 @@ SUBMISSION_PATHS = "/api/submit", "/api/submit/batch", "/api/data/watch"
 BADGE_PATH_PREFIX = "/api/badge/"
 PUBLIC_PATH_PREFIX = "/api/public/"
 """What anyone may read; a use case decides what is public."""
-STATIC, SOCKETS = "/_nicegui/", "/_nicegui_ws"
+STATIC_PATH_PREFIX, SOCKET_PATH_PREFIX = "/_nicegui/", "/_nicegui_ws"
 SOCKET_CLOSE_DELAY_S = 1.0
 """How long a page has to follow a redirect before its WebSocket is closed."""
 BODY_STALL_TIMEOUT_S = 30.0
@@ -69,7 +69,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         try:
-            refused = await self._make_early_response(scope)
+            refused = await self._authorize_or_refuse(scope)
         except PramanaError as error:  # not allowed, or the store cannot be read
             refused = make_pramana_error_response(error)
         except Exception as error:  # noqa: BLE001 - logged with a number and answered like any other internal error
@@ -109,7 +109,7 @@ class Gate:
                 raise  # part of the response is sent already: the connection ends, and uvicorn logs it
             await self._send_refusal(make_unexpected_error_response(error), scope, receive, send)
 
-    async def _make_early_response(self, scope: Scope) -> "Response | None":
+    async def _authorize_or_refuse(self, scope: Scope) -> "Response | None":
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._is_allowed_host(host):
@@ -161,7 +161,7 @@ class Gate:
             return
         credential = self._read_credential(scope, headers, is_foreign=is_foreign)
         access, scope["pramana.credential"] = self._serving.access, credential
-        user = await access.authorize(credential, partial(scope.__setitem__, "pramana.limits"))
+        user = await access.authenticate_and_count(credential, partial(scope.__setitem__, "pramana.limits"))
         scope["pramana.user"] = user
         if user.role is None and not self._is_open_to_anonymous(scope["path"]):
             raise access.make_unauthorized(NO_TOKEN)
@@ -169,18 +169,21 @@ class Gate:
     def _read_credential(self, scope: Scope, headers: Headers, *, is_foreign: bool) -> Credential:
         kind, _, shown = headers.get("authorization", "").partition(" ")
         secret = shown.strip() if kind.lower() == "bearer" else ""
-        own = not (secret or is_foreign or is_forwarded(headers.keys())) and self._is_same_os_account(scope)
+        own = not (secret or is_foreign or is_forwarded(headers.keys())) and self._is_from_own_os_account(scope)
         return Credential(
-            secret or None, _read_session_secret(headers), is_own_account=own, address=self._client_address(scope)
+            secret or None,
+            _read_session_secret(headers),
+            is_from_server_account=own,
+            address=self._client_address(scope),
         )
 
-    def _is_same_os_account(self, scope: Scope) -> bool:
+    def _is_from_own_os_account(self, scope: Scope) -> bool:
         """Return whether the server's own account is connected; asks the kernel once per connection."""
-        if not self._serving.trusts_own_account:
+        if not self._serving.trusts_server_account:
             return False
         connection: dict[str, bool] = scope.get("pramana.connection", {})
         if "own_account" not in connection:
-            connection["own_account"] = is_same_os_account(scope.get("client"), scope.get("server"))
+            connection["own_account"] = is_from_own_os_account(scope.get("client"), scope.get("server"))
         return connection["own_account"]
 
     def _is_open_to_anonymous(self, path: str) -> bool:
@@ -192,7 +195,7 @@ class Gate:
             return True
         if path in SUBMISSION_PATHS or path.startswith(BADGE_PATH_PREFIX):
             return self._serving.preferences().anonymous_submission
-        return not _is_below(path, "/api", UPLOAD_PATH) and not path.startswith(SOCKETS)
+        return not _is_below(path, "/api", UPLOAD_PATH) and not path.startswith(SOCKET_PATH_PREFIX)
 
     # ── Rates and sizes ──
 
@@ -285,7 +288,7 @@ def _is_below(path: str, *roots: str) -> bool:
 
 def _is_page_asset(scope: Scope) -> bool:
     """Return whether this is a script or style. A page has dozens, the same for every user; they are not counted."""
-    return scope["type"] == "http" and scope["method"] in SAFE_METHODS and scope["path"].startswith(STATIC)
+    return scope["type"] == "http" and scope["method"] in SAFE_METHODS and scope["path"].startswith(STATIC_PATH_PREFIX)
 
 
 def _is_preflight(scope: Scope, headers: Headers) -> bool:

@@ -24,7 +24,7 @@ from pramana.show.api.envelope import (
 router = APIRouter(tags=["models"])
 prices_router = APIRouter(tags=["prices"])
 weights_router = APIRouter(tags=["weights"])
-MAX_PRICED_MODELS = 200
+MAX_MODELS_PER_PRICE_REQUEST = 200
 """Most models in one request for prices."""
 
 
@@ -37,14 +37,14 @@ async def list_models(
 
 
 @router.get("/api/models/history", summary="Get the history of a model", **document_route(HistoryView))
-async def model_history(
+async def read_model_history(
     app: AppDependency,
-    caller: Annotated[Credential, require_caller(model_cases.model_history)],
+    caller: Annotated[Credential, require_caller(model_cases.read_model_history)],
     model: Annotated[str, Query(min_length=1, max_length=2_000, description="Model, as typed in its runs")],
     limit: Annotated[int, Query(ge=1, le=500, description="Maximum number of runs, newest first")] = 100,
 ) -> Response:
     """Return pass rate and latency of a model, per run and per day."""
-    found = await model_cases.model_history(app, caller, HistoryRequest(model=model, limit=limit))
+    found = await model_cases.read_model_history(app, caller, HistoryRequest(model=model, limit=limit))
     return make_success_response(found.history, {"total": found.total_run_count, "shown": found.shown_run_count})
 
 
@@ -65,7 +65,8 @@ async def list_prices(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(price_cases.list_prices)],
     model: Annotated[
-        list[str] | None, Query(max_length=MAX_PRICED_MODELS, description="Model as typed in runs; repeat for several")
+        list[str] | None,
+        Query(max_length=MAX_MODELS_PER_PRICE_REQUEST, description="Model as typed in runs; repeat for several"),
     ] = None,
 ) -> Response:
     """Return the prices of the named models; by default, of those in the newest runs and those with a set price.

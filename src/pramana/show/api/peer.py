@@ -37,7 +37,7 @@ def is_forwarded(headers: Iterable[str]) -> bool:
     return any(name in _FORWARDING_HEADERS or name.startswith(("x-forwarded", "cf-connecting-ip")) for name in headers)
 
 
-def is_same_os_account(client: Address | None, server: Address | None) -> bool:
+def is_from_own_os_account(client: Address | None, server: Address | None) -> bool:
     """Return whether the client's socket of a loopback connection belongs to the account of this process."""
     if sys.platform != "linux" or client is None or server is None:
         return False

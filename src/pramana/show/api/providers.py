@@ -25,7 +25,7 @@ router = APIRouter(tags=["providers"])
 MAX_KEY_LENGTH = 8_192
 
 
-class ArgumentsBody(Body):
+class ProviderArgumentsBody(Body):
     """Further settings of a provider."""
 
     model: str | None = Field(None, max_length=MAX_ADDRESS_OR_MODEL_LENGTH)
@@ -34,23 +34,23 @@ class ArgumentsBody(Body):
     )
 
 
-class ChangeBody(Body):
+class ProviderChangeBody(Body):
     """The fields to change; null removes a value, fields left out stay as they are."""
 
     base_url: str | None = Field(None, max_length=MAX_ADDRESS_OR_MODEL_LENGTH)
-    arguments: ArgumentsBody | None = None
+    arguments: ProviderArgumentsBody | None = None
     api_key: str | None = Field(None, min_length=1, max_length=MAX_KEY_LENGTH)
 
     def sent_fields(self) -> dict[str, Any]:
         """Return the fields that were sent; arguments are replaced as a whole."""
         found = {name: getattr(self, name) for name in self.model_fields_set}
         if "arguments" in found:
-            arguments: ArgumentsBody | None = found.pop("arguments")
-            found |= arguments.model_dump() if arguments else dict.fromkeys(ArgumentsBody.model_fields)
+            arguments: ProviderArgumentsBody | None = found.pop("arguments")
+            found |= arguments.model_dump() if arguments else dict.fromkeys(ProviderArgumentsBody.model_fields)
         return found
 
 
-class ProviderBody(ChangeBody):
+class ProviderBody(ProviderChangeBody):
     """A provider to register."""
 
     id: str = Field(max_length=64, description="Name to type before the colon: id:MODEL")
@@ -137,7 +137,7 @@ async def read_provider(
 @router.patch("/api/providers/{provider_id}", summary="Change a provider", **document_route(ProviderView, 404))
 async def change_provider(
     provider_id: str,
-    body: ChangeBody,
+    body: ProviderChangeBody,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(providers.change_provider)],
 ) -> Response:

@@ -76,13 +76,13 @@ class LimitsBody(Body):
 
     def to_limits(self) -> Limits:
         """Return the body as `Limits`."""
-        return Limits(**self._rename_to_limit_fields(runs.PUBLISHED_LIMIT_NAMES.values()))
+        return Limits(**self._collect_limits(runs.PUBLISHED_LIMIT_NAMES.values()))
 
     def to_changed_limits(self) -> dict[str, Any]:
         """Return the fields that were sent, under the names of `Limits`."""
-        return self._rename_to_limit_fields(self.model_fields_set)
+        return self._collect_limits(self.model_fields_set)
 
-    def _rename_to_limit_fields(self, published_names: Collection[str]) -> dict[str, Any]:
+    def _collect_limits(self, published_names: Collection[str]) -> dict[str, Any]:
         named = runs.PUBLISHED_LIMIT_NAMES.items()
         return {name: getattr(self, published) for name, published in named if published in published_names}
 

@@ -13,10 +13,10 @@ from pydantic import Field, ValidationError
 from pramana.app import Credential, scenarios
 from pramana.app.documents import Document
 from pramana.app.scenarios import (
-    DeletedView,
+    DeletedScenarioView,
     FacetsView,
     ImportedView,
-    LibraryView,
+    LibraryFileView,
     ScenarioFieldsView,
     ScenarioFilter,
     ScenarioPage,
@@ -353,7 +353,7 @@ def _restore_plus_sign(timestamp: str | None) -> str | None:
     return timestamp and timestamp.replace(" ", "+")  # an unquoted plus in a URL arrives as a space
 
 
-@router.delete("/api/scenarios/{scenario_id}", summary="Delete a scenario", **document_route(DeletedView, 404))
+@router.delete("/api/scenarios/{scenario_id}", summary="Delete a scenario", **document_route(DeletedScenarioView, 404))
 async def delete_scenario(
     scenario_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.delete_scenario)]
 ) -> Response:
@@ -373,7 +373,7 @@ async def restore_scenario(
     return make_success_response(await scenarios.restore_scenario(app, caller, scenario_id))
 
 
-@router.get("/api/deleted-scenarios", summary="List deleted scenarios", **document_route(list[DeletedView]))
+@router.get("/api/deleted-scenarios", summary="List deleted scenarios", **document_route(list[DeletedScenarioView]))
 async def list_deleted_scenarios(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(scenarios.list_deleted_scenarios)],
@@ -396,7 +396,7 @@ async def list_facets(
 # ── The library ──
 
 
-@router.get("/api/library", summary="List the built-in scenarios", **document_route(list[LibraryView]))
+@router.get("/api/library", summary="List the built-in scenarios", **document_route(list[LibraryFileView]))
 async def list_library(
     app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.list_library)]
 ) -> Response:

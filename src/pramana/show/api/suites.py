@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from pramana.app import Credential, suites
-from pramana.app.suites import HashView, ListedView, SuiteView, TierHashView
+from pramana.app.suites import ListedSuiteView, SuiteView, TierHashesView, TierHashView
 from pramana.show.api.envelope import (
     AppDependency,
     Body,
@@ -33,7 +33,7 @@ class SuiteBody(Body):
     )
 
 
-@router.get("/api/suites", summary="List suites", **document_route(list[ListedView]))
+@router.get("/api/suites", summary="List suites", **document_route(list[ListedSuiteView]))
 async def list_suites(
     app: AppDependency, caller: Annotated[Credential, require_caller(suites.list_suites)]
 ) -> Response:
@@ -68,7 +68,7 @@ async def read_suite(
     return make_success_response(await suites.read_suite(app, caller, version))
 
 
-@router.get("/api/suites/{version}/hash", summary="Get the hashes of a suite", **document_route(HashView, 404))
+@router.get("/api/suites/{version}/hash", summary="Get the hashes of a suite", **document_route(TierHashesView, 404))
 async def suite_hashes(
     version: str, app: AppDependency, caller: Annotated[Credential, require_caller(suites.read_hashes)]
 ) -> Response:
@@ -103,7 +103,9 @@ async def read_tier(
     """Return a page of a tier's cases, with field names as in the file, or the whole file."""
     if kind == "jsonl":
         named = {"Content-Disposition": f'attachment; filename="{tier}.jsonl"'}
-        return Response(await suites.read_file(app, caller, version, tier), media_type=_JSONL_MEDIA_TYPE, headers=named)
+        return Response(
+            await suites.read_tier_file(app, caller, version, tier), media_type=_JSONL_MEDIA_TYPE, headers=named
+        )
     wanted = suites.CaseFilter(text=text, page=page, page_size=page_size)
     found = await suites.list_cases(app, caller, version, tier, wanted)
     return make_success_response(found.items, make_page_meta(page, page_size, found.total))

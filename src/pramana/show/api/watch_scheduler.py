@@ -20,7 +20,7 @@ def make_scheduler(serving: App) -> Scheduler:
     local_url = f"http://{serving.host}:{serving.port}" if is_loopback(serving.host) else None
 
     def read_alert_settings() -> AlertSettings:
-        return make_alert_settings(local_url, allow_private=serving.private_addresses_allowed())
+        return make_alert_settings(local_url, allow_private=serving.allows_private_addresses())
 
     return Scheduler(serving.store, owners=owners, alert_settings=read_alert_settings, report=_log_event)
 

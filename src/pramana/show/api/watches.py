@@ -86,7 +86,7 @@ class AcceptBody(Body):
     note: str | None = Field(None, max_length=MAX_NOTE_CHARS)
 
 
-class PublicBody(Body):
+class WatchPublicBody(Body):
     """Whether anyone may read a watch without a token."""
 
     public: bool
@@ -191,12 +191,12 @@ async def stop_watch(
 @router.put("/api/watches/{watch_id}/public", summary="Publish a watch", **document_route(WatchDetailView, 404))
 async def publish_watch(
     watch_id: str,
-    body: PublicBody,
+    body: WatchPublicBody,
     app: AppDependency,
-    caller: Annotated[Credential, require_caller(watch_alerts.publish)],
+    caller: Annotated[Credential, require_caller(watch_alerts.set_public)],
 ) -> Response:
     """Let anyone read the state, the series and the alerts of a watch without a token, or no longer."""
-    return make_success_response(await watch_alerts.publish(app, caller, watch_id, is_public=body.public))
+    return make_success_response(await watch_alerts.set_public(app, caller, watch_id, is_public=body.public))
 
 
 # ── Alerts ──

@@ -109,7 +109,7 @@ def main() -> NoReturn:
         code = 141 if sys.stdout is not stdout else stop.code or 0
     except click.ClickException as error:
         if _wants_json():
-            _print_json(error.format_message(), "usage")
+            _print_error_as_json(error.format_message(), "usage")
         else:
             error.show()
         code = error.exit_code
@@ -134,7 +134,7 @@ def main() -> NoReturn:
 def _print_error(message: str, code: str, problems: Sequence[Problem] = ()) -> None:
     """Print an error: its problems if there are any, else its message."""
     if _wants_json():
-        _print_json(message, code, problems)
+        _print_error_as_json(message, code, problems)
         return
     from pramana.report import terminal
 
@@ -148,7 +148,7 @@ def _wants_json() -> bool:
     return "--json" in sys.argv[1:]
 
 
-def _print_json(message: str, code: str, problems: Sequence[Problem] = ()) -> None:
+def _print_error_as_json(message: str, code: str, problems: Sequence[Problem] = ()) -> None:
     from pramana.report import terminal
 
     terminal.print_json(

@@ -66,17 +66,17 @@ class Baseline(Struct, frozen=True):
 class BaselineComparison(Struct, frozen=True):
     """A run compared with its baseline, model by model."""
 
-    compared: "list[ComparedSides]"
+    comparisons_by_model: "list[ComparedSides]"
     fail_on: "FailOn"
 
     @property
     def exit_codes(self) -> list[int]:
         """The exit code of each model."""
-        return [each.comparison.exit_code(self.fail_on) for each in self.compared]
+        return [each.comparison.exit_code(self.fail_on) for each in self.comparisons_by_model]
 
     def print_text(self) -> None:
         """Print each comparison as `pramana compare` does."""
-        for each in self.compared:
+        for each in self.comparisons_by_model:
             click.echo()
             print_comparison(each)
 
@@ -86,11 +86,11 @@ class BaselineComparison(Struct, frozen=True):
 
         return [
             {**terminal.views_to_plain(comparison_view(each)), "exit_code": code}
-            for each, code in zip(self.compared, self.exit_codes, strict=True)
+            for each, code in zip(self.comparisons_by_model, self.exit_codes, strict=True)
         ]
 
 
-def find_baseline(reference: str | None, fail_on: "FailOn | None", stack: ExitStack) -> Baseline | None:
+def open_baseline(reference: str | None, fail_on: "FailOn | None", stack: ExitStack) -> Baseline | None:
     """Return the baseline that the options name; None without one."""
     if reference is None:
         return None

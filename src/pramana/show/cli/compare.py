@@ -297,12 +297,12 @@ def open_reference(
     run_or_path: str, stack: ExitStack, *, is_base: bool = False, new: str | None = None
 ) -> "SideReference":
     """Return a side by what the user typed: a file, or a run; of several runs named like the base, the newest one."""
-    from pramana.app.references import make_file_reference, make_run_reference, reference_to_baseline
+    from pramana.app.references import make_baseline_reference, make_file_reference, make_run_reference
 
     if run_or_path.endswith(".json"):
         return make_file_reference(Path(run_or_path))
     store = stack.enter_context(open_local_store())
-    return reference_to_baseline(store, run_or_path, new) if is_base else make_run_reference(store, run_or_path)
+    return make_baseline_reference(store, run_or_path, new) if is_base else make_run_reference(store, run_or_path)
 
 
 def print_comparison(compared_sides: "ComparedSides", example_count: int = SHOWN_REPLIES) -> None:

@@ -40,7 +40,7 @@ _RUN_OPTIONS = (
     "repeats", "temperature", "seed", "top_p", "max_tokens", "params", "timeout_s", "concurrency",
 )  # fmt: skip
 """The options of `pramana run` that a watch has too."""
-_UNUSED_RUN_OPTIONS = {"max_cost_usd": None, "max_total_tokens": None, "deadline_s": None, "cache": False}
+_VALUES_OF_UNUSED_RUN_OPTIONS = {"max_cost_usd": None, "max_total_tokens": None, "deadline_s": None, "cache": False}
 _BUDGET_RE = re.compile(r"\$?\s*(\d+(?:\.\d+)?|\.\d+)\s*(?:USD)?\s*(?:/\s*day)?", re.IGNORECASE)
 EXIT_CODES = {
     0: "No change seen",
@@ -50,7 +50,7 @@ EXIT_CODES = {
     4: "Cannot tell yet: the baseline is not complete, or its days resemble each other",
     130: "Interrupted; the same day is continued by the next check",
 }
-_WORST_FIRST = (130, 3, 2, 1, 4, 0)
+_EXIT_CODES_WORST_FIRST = (130, 3, 2, 1, 4, 0)
 
 
 def _add_run_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -152,7 +152,7 @@ def start(context: click.Context, /, model: str, paths: tuple[Path, ...], select
     }
     alerts = (given["webhook"], given["webhook_secret_variable"], given["alert_command"])
     watched["delivery"] = make_alert_delivery(*alerts)
-    options = {**given, **_UNUSED_RUN_OPTIONS, "models": (model,), "name": None, "note": None}
+    options = {**given, **_VALUES_OF_UNUSED_RUN_OPTIONS, "models": (model,), "name": None, "note": None}
     request = make_request(paths, options, selection)
     with open_local_store() as store, name_options_in_errors(context):
         pull_missing_weights(make_plan(store, request), pull_weights)
@@ -192,7 +192,7 @@ def check(reference: str | None, *, fail_on: str, quiet: bool, as_json: bool) ->
             store.watches.find(None)  # raises with what to do
         checked = [_check_one(store, each, quiet=quiet or as_json) for each in chosen]
         codes = [_find_exit_code(each.view.level, fail_on, each.code) for each in checked]
-    code = min(codes, key=_WORST_FIRST.index)
+    code = min(codes, key=_EXIT_CODES_WORST_FIRST.index)
     if as_json:
         plain = [
             {
@@ -217,27 +217,27 @@ def check(reference: str | None, *, fail_on: str, quiet: bool, as_json: bool) ->
     return code
 
 
-class _Checked:
+class _CheckedWatch:
     """A checked watch: its state, its day, and the error that ended the day early."""
 
     def __init__(self, view: "WatchDetailView", day: "WatchDay | None", code: int, message: str) -> None:
         self.view, self.day, self.code, self.message = view, day, code, message
 
 
-class _Session:
+class _LiveMeasurement:
     """What shows and stops the calls of a watch."""
 
     def __init__(self, stop: "Stop", live: "LiveProgress") -> None:
         self.stop, self._live = stop, live
 
     def show_progress(self, progress: "Progress") -> None:
-        """Show the progress of a run that did not exist when the session began."""
+        """Show the progress of a run that did not exist when the display was opened."""
         self._live.set_expected(progress.run.expected)
         self._live(progress)
 
 
 @contextmanager
-def _open_session(watch: "Watch", action: str, *, quiet: bool) -> "Iterator[_Session]":
+def _open_live_measurement(watch: "Watch", action: str, *, quiet: bool) -> "Iterator[_LiveMeasurement]":
     from pramana.bench import reduced_garbage_collection
     from pramana.report.progress import LiveProgress
     from pramana.run.engine import Stop
@@ -251,17 +251,17 @@ def _open_session(watch: "Watch", action: str, *, quiet: bool) -> "Iterator[_Ses
         SignalHandler(stop),
         reduced_garbage_collection(),
     ):
-        yield _Session(stop, live)
+        yield _LiveMeasurement(stop, live)
 
 
-def _check_one(store: "Store", watch: "Watch", *, quiet: bool) -> _Checked:
+def _check_one(store: "Store", watch: "Watch", *, quiet: bool) -> _CheckedWatch:
     from pramana.app.watches import read_watch
     from pramana.watching import measure_day
 
     day, code, message = None, 0, ""
     try:
-        with _open_session(watch, "measuring today", quiet=quiet) as session:
-            measurement = asyncio.run(measure_day(store, watch, progress=session.show_progress, stop=session.stop))
+        with _open_live_measurement(watch, "measuring today", quiet=quiet) as live:
+            measurement = asyncio.run(measure_day(store, watch, progress=live.show_progress, stop=live.stop))
         day = measurement.day
         if day.status == "measuring":
             was_interrupted = measurement.run is not None and measurement.run.status == "interrupted"
@@ -272,7 +272,7 @@ def _check_one(store: "Store", watch: "Watch", *, quiet: bool) -> _Checked:
     except PramanaError as error:
         code, message = error.exit_code, str(error)
         day = store.watches.find_day(watch, _today())
-    return _Checked(read_watch(store, watch), day, code, message)
+    return _CheckedWatch(read_watch(store, watch), day, code, message)
 
 
 def _today() -> str:
@@ -338,9 +338,9 @@ def confirm(reference: str | None, *, budget_usd: float | None, quiet: bool, as_
 
     with open_local_store() as store:
         watch = store.watches.find(reference)
-        with _open_session(watch, "confirming", quiet=quiet or as_json) as session:
+        with _open_live_measurement(watch, "confirming", quiet=quiet or as_json) as live:
             run = asyncio.run(
-                confirm_watch(store, watch, budget_usd=budget_usd, progress=session.show_progress, stop=session.stop)
+                confirm_watch(store, watch, budget_usd=budget_usd, progress=live.show_progress, stop=live.stop)
             )
         view = report_watch(store, watch, 0)
     code = 0 if run.status == "finished" else 130 if run.status == "interrupted" else 3
@@ -349,7 +349,7 @@ def confirm(reference: str | None, *, budget_usd: float | None, quiet: bool, as_
         return code
     click.echo(render_confirmation(view.confirmations[-1]))
     if code:
-        click.echo(f"pramana: {session.stop.error or run.reason}", err=True)
+        click.echo(f"pramana: {live.stop.error or run.reason}", err=True)
     return code
 
 

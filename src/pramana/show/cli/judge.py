@@ -23,7 +23,7 @@ from pramana.show.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pramana.app.judging import LabelDraw, LabellingView
+    from pramana.app.judging import LabellingDraw, LabellingView
     from pramana.model import Run
     from pramana.store.store import Store
 
@@ -84,7 +84,7 @@ def label(
     at any time, and run the command again to continue. With --json, prints all labels of the run and asks nothing.
     """
     from pramana.analyse.labelling import DEFAULT_LABEL_COUNT
-    from pramana.app.judging import draw_labels, label_views, save_labels
+    from pramana.app.judging import draw_replies_to_label, label_views, save_labels
 
     if import_file and export_file:
         raise click.UsageError("--import and --export cannot be combined")
@@ -101,23 +101,23 @@ def label(
         if as_json:
             terminal.print_json(terminal.views_to_plain(label_views(store, found)))
         elif export_file:
-            _export(store, found, draw_labels(store, found, count or DEFAULT_LABEL_COUNT), name, export_file)
+            _export(store, found, draw_replies_to_label(store, found, count or DEFAULT_LABEL_COUNT), name, export_file)
         elif not import_file:
-            _label_replies(store, found, draw_labels(store, found, count or DEFAULT_LABEL_COUNT), name)
+            _label_replies(store, found, draw_replies_to_label(store, found, count or DEFAULT_LABEL_COUNT), name)
 
 
-def _export(store: "Store", run: "Run", draw: "LabelDraw", rater: str, path: Path) -> None:
-    from pramana.app.judging import list_label_rows
+def _export(store: "Store", run: "Run", draw: "LabellingDraw", rater: str, path: Path) -> None:
+    from pramana.app.judging import list_labelling_rows
     from pramana.report.labelling import write_labels
 
-    rows = list_label_rows(store, run, draw, rater)
+    rows = list_labelling_rows(store, run, draw, rater)
     with path.open("w", encoding="utf-8", newline="") as out:
         write_labels(rows, out)
     click.echo(f"{_format_reply_count(len(rows))} written. Fill in the column label, then run:")
     click.echo(f"pramana judge label {run.id} --import FILE")
 
 
-def _label_replies(store: "Store", run: "Run", draw: "LabelDraw", rater: str) -> None:
+def _label_replies(store: "Store", run: "Run", draw: "LabellingDraw", rater: str) -> None:
     """Show one drawn reply after the other and store each label, until none is left or the user quits."""
     from pramana.app.judging import LabellingRequest, LabelRequest, labelling_view, save_labels
     from pramana.report.labelling import LABELS_BY_KEY, render_labelling
@@ -284,7 +284,7 @@ def swap(
                     LiveProgress(len(plan.questions), quiet=quiet or as_json, failures=False) as live,
                     SignalHandler(stop),
                 ):
-                    unanswered = asyncio.run(rejudge(store, found, plan, limits, watch=live, stop=stop))
+                    unanswered = asyncio.run(rejudge(store, found, plan, limits, on_progress=live, stop=stop))
         except (PramanaError, KeyboardInterrupt):
             if stop:
                 click.echo(_SWAP_ENDED_EARLY_NOTE, err=True)

@@ -20,7 +20,7 @@ from pramana.show.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pramana.app.plans import PlanRequest
+    from pramana.app.plans import DetectionPlanRequest
     from pramana.request import Selection
 
 
@@ -61,16 +61,25 @@ _SHARE, _BUDGET = ParsedText("parse_share", "share"), ParsedText("parse_budget",
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--detect", required=True, type=_SHARE, metavar="SHARE", help="Loss to detect: 5%, 0.05 or '5 points'")
 @click.option("--pass-rate", default="90%", show_default=True, type=_SHARE, metavar="SHARE", help="Pass rate before")
-@click.option("--flips", type=_SHARE, metavar="SHARE", help="Cases that flip though nothing changed [default: assumed]")
+@click.option(
+    "--flips", type=_SHARE, metavar="SHARE", help="Share of cases whose verdict flips by chance [default: assumed]"
+)
 @click.option(
     "--day-sd",
     default=0.5,
     show_default=True,
     type=FiniteRange(0, 5),
     metavar="LOGITS",
-    help="How far days differ though nothing changed",
+    help="Standard deviation of days on which nothing changed, in logits",
 )
-@click.option("--margin", default="5%", show_default=True, type=_SHARE, metavar="SHARE", help="Loss to exclude")
+@click.option(
+    "--margin",
+    default="5%",
+    show_default=True,
+    type=_SHARE,
+    metavar="SHARE",
+    help="Loss to rule out if nothing changed",
+)
 @click.option(
     "--cases",
     "case_count",
@@ -91,7 +100,9 @@ _SHARE, _BUDGET = ParsedText("parse_share", "share"), ParsedText("parse_budget",
     metavar="N",
     help="Repeats per case",
 )
-@click.option("--model", "models", multiple=True, metavar="MODEL", help="Model whose price counts (repeatable)")
+@click.option(
+    "--model", "models", multiple=True, metavar="MODEL", help="Model to estimate tokens and cost for (repeatable)"
+)
 @click.option("--judge", metavar="MODEL", help="Judge model [default: each model judges itself]")
 @click.option(
     "--instruments",
@@ -99,7 +110,7 @@ _SHARE, _BUDGET = ParsedText("parse_share", "share"), ParsedText("parse_budget",
     show_default=True,
     type=click.IntRange(1, 100),
     metavar="N",
-    help="Instruments of the watch",
+    help="Number of instruments of the watch",
 )
 @click.option(
     "--baseline-days",
@@ -158,9 +169,9 @@ def _wrap_line(line: str, columns: int) -> str:
     return terminal.wrap_text(text, columns, indent, indent)
 
 
-def _make_request(paths: tuple[Path, ...], selection: "Selection", given: dict[str, Any]) -> "PlanRequest":
+def _make_request(paths: tuple[Path, ...], selection: "Selection", given: dict[str, Any]) -> "DetectionPlanRequest":
     """Return the request that the options make; each option has the name of the field that it sets."""
-    from pramana.app.plans import DEFAULT_TIER, PlanRequest
+    from pramana.app.plans import DEFAULT_TIER, DetectionPlanRequest
     from pramana.planning import DEFAULT_SUITE
     from pramana.request import RunRequest
 
@@ -176,5 +187,5 @@ def _make_request(paths: tuple[Path, ...], selection: "Selection", given: dict[s
         tier=(given["tier"] or DEFAULT_TIER) if is_tier else None,
         selection=selection,
     )
-    named = {name: value for name, value in given.items() if name in PlanRequest.__struct_fields__}
-    return PlanRequest(**named, run=run)
+    named = {name: value for name, value in given.items() if name in DetectionPlanRequest.__struct_fields__}
+    return DetectionPlanRequest(**named, run=run)

@@ -195,7 +195,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     from pramana.report.progress import LiveProgress
     from pramana.run.asking import ReplyCache
     from pramana.run.engine import Stop
-    from pramana.show.cli.baseline import find_baseline
+    from pramana.show.cli.baseline import open_baseline
     from pramana.show.cli.signals import SignalHandler
     from pramana.store import open_store
 
@@ -208,7 +208,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     quiet = option_values["quiet"] or option_values["as_json"]
     stack, store, begun = ExitStack(), open_store(settings.database_url()), None
     try:
-        baseline = find_baseline(option_values["baseline"], option_values["fail_on"], stack)
+        baseline = open_baseline(option_values["baseline"], option_values["fail_on"], stack)
         begun = _create_or_find_run(context, store, request, option_values, baseline)
         limits = None if option_values["resume"] is None else _merge_resumed_limits(context, begun)
         if option_values["id_file"]:

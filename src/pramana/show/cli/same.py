@@ -65,7 +65,7 @@ class UsdAmount(click.ParamType[float]):
     default=5,
     show_default=True,
     metavar="N",
-    help="Most prompts that are not border prompts",
+    help="Maximum number of prompts that are not border prompts",
 )
 @click.option("--suite", metavar="VERSION", help="Suite of the prompts that are not border prompts [default: v1.0]")
 @click.option("--tier", metavar="NAME", help="Tier of that suite [default: cheap]")
@@ -87,7 +87,9 @@ class UsdAmount(click.ParamType[float]):
     help="File with the system prompt of both",
 )
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Draws prompts and orders [default: new]")
-@click.option("--calls", type=click.IntRange(40), default=400, show_default=True, metavar="N", help="Most calls")
+@click.option(
+    "--calls", type=click.IntRange(40), default=400, show_default=True, metavar="N", help="Maximum number of calls"
+)
 @click.option("--budget", type=UsdAmount(), metavar="USD", help="Cost limit, such as 1USD")
 @click.option("--max-total-tokens", type=click.IntRange(1), metavar="N", help="Token limit, input and output")
 @click.option("--deadline", "deadline_s", type=POSITIVE_FLOAT, metavar="SECONDS", help="Time limit of the test")

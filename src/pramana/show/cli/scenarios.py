@@ -27,7 +27,7 @@ PROGRESS_AFTER_S = 2.0
 """Work that takes less time shows no progress."""
 SCENARIOS_PER_REQUEST = 500
 """Scenarios per request to a server."""
-DEFAULT_LIST_LIMIT = 10_000_000
+NO_LIST_LIMIT = 10_000_000
 
 
 @click.group(cls=HelpfulGroup)
@@ -227,7 +227,7 @@ def list_(*, filters: "ScenarioFilter", limit: int | None, url: str | None, toke
         return
     if not found:
         any_filter = filters != type(filters)()
-        advice = "No scenario passes these filters." if any_filter else f"No scenarios yet: {_IMPORT_HINT}"
+        advice = "No scenario matches these filters." if any_filter else f"No scenarios yet: {_IMPORT_HINT}"
         click.echo(advice, err=True)
         return
     click.echo(render_scenarios(found, max(get_terminal_size().columns, 60)))
@@ -242,7 +242,7 @@ def _list_locally(filters: "ScenarioFilter", limit: int | None) -> "ListPage[Sce
     from pramana.app.scenarios import scenario_views
 
     with open_local_store() as store:
-        return scenario_views(store, filters.selection(), 0, limit or DEFAULT_LIST_LIMIT)
+        return scenario_views(store, filters.selection(), 0, limit or NO_LIST_LIMIT)
 
 
 def _list_remotely(remote: "ServerClient", filters: "ScenarioFilter", limit: int | None) -> "ListPage[ScenarioView]":

@@ -121,7 +121,7 @@ def serve(
             store,
             host,
             port,
-            tokens_required=for_others,
+            server_account_needs_token=for_others,
             open_to_all=no_auth,
             api_only=api_only,
             allowed_hosts=tuple(map(str.lower, allowed_hosts)),
@@ -160,7 +160,7 @@ def _open_listening_socket(host: str, port: int) -> socket.socket:
 def _run_server(serving: "App", listening_socket: socket.socket) -> None:
     import uvicorn
 
-    from pramana.show.api.connection import ACCEPTED_AT_ONCE, QUEUED, Connection
+    from pramana.show.api.connection import KERNEL_BACKLOG, MAX_ACCEPTED_PER_TURN, Connection
 
     if serving.api_only:
         from pramana.show.api import make_app
@@ -173,7 +173,7 @@ def _run_server(serving: "App", listening_socket: socket.socket) -> None:
             gc.collect()
             gc.freeze()  # collecting all imported objects blocked the event loop for over 100 ms
             listening_socket.listen(
-                QUEUED
+                KERNEL_BACKLOG
             )  # uvicorn uses one number for the backlog and for the connections accepted at once
             if self.started:
                 shown = f"[{serving.host}]" if ":" in serving.host else serving.host
@@ -182,7 +182,7 @@ def _run_server(serving: "App", listening_socket: socket.socket) -> None:
                 who = "Everyone needs a token"
                 if serving.open_to_all:
                     who = "No token is needed: everyone on this machine can do everything"
-                elif serving.trusts_own_account:
+                elif serving.trusts_server_account:
                     if sys.platform == "linux":  # its kernel reports the account of a connection
                         who = "Your own account on this machine needs no token; everyone else needs one"
                     if not serving.api_only:  # as Jupyter does: the URL signs its reader in
@@ -207,7 +207,7 @@ def _run_server(serving: "App", listening_socket: socket.socket) -> None:
     config = uvicorn.Config(
         make_app(serving),
         http=Connection,
-        backlog=ACCEPTED_AT_ONCE,
+        backlog=MAX_ACCEPTED_PER_TURN,
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -165,7 +165,7 @@ def _run_to_delivery(store: "Store", run: Run) -> _Delivery:
     shared = {
         "suite_version": plan.suite[:LONGEST_NAME],
         "suite_hash": whole,
-        "temperature": _valid_number_or_none(plan.parameters.get("temperature")),
+        "temperature": _nonnegative_number_or_none(plan.parameters.get("temperature")),
         "seed": _valid_integer_or_none(plan.parameters.get("seed")),
         "timestamp": run.created,
         "runner_version": plan.runner_version[:LONGEST_NAME] or None,
@@ -221,7 +221,7 @@ def _block_to_delivery(block: "ModelResults", file_name: str) -> _Delivery:
     shared = {
         "suite_version": block.suite_version[:LONGEST_NAME],
         "suite_hash": whole,
-        "temperature": _valid_number_or_none(block.temperature),
+        "temperature": _nonnegative_number_or_none(block.temperature),
         "seed": _valid_integer_or_none(block.seed),
         "timestamp": block.timestamp,
         "runner_version": block.runner_version and block.runner_version[:LONGEST_NAME],
@@ -239,7 +239,7 @@ def _block_to_delivery(block: "ModelResults", file_name: str) -> _Delivery:
                 "output": each.output,
                 "score": score if each.outcome in _PASSED_BY_OUTCOME and 0 <= score <= 1 else None,
                 "assertion_result": _make_assertion_result(each.outcome),
-                "latency_ms": _valid_number_or_none(each.latency_ms),
+                "latency_ms": _nonnegative_number_or_none(each.latency_ms),
                 "result_hash": each.result_hash and each.result_hash[:LONGEST_NAME],
                 "metadata": {"repeat": each.repeat},
             }
@@ -255,7 +255,7 @@ def _block_to_delivery(block: "ModelResults", file_name: str) -> _Delivery:
     return parcel
 
 
-def _valid_number_or_none(value: Any) -> float | None:
+def _nonnegative_number_or_none(value: Any) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None
 
 

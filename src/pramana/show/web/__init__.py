@@ -72,7 +72,7 @@ def _install_pages(pages: FastAPI, api_app: FastAPI) -> None:
 
     nicegui.app.state.app_layer = api_app.state.serving
     style.install_style()
-    frame.install_not_found_page()
+    frame.install_not_found_page_and_scroll_restore()
     sockets.install_socket_rules(api_app.state.serving)
     for name in (*PAGE_MODULES, "sign_in", "public_watch"):
         import_module(f"pramana.show.web.pages.{name}")

@@ -166,7 +166,7 @@ class NameListField:
             self.field.on("change", lambda event: parts.notify_on_error(self._add_name)(event.args))
             self.suggest = add_suggestions(self.field, known)
             self._list = ui.element("ul").classes("chosen")
-            self._list.props["aria-label"] = f"Each {what} that was added"
+            self._list.props["aria-label"] = f"Added so far: {what}"
         self._redraw_names()
 
     async def _add_name(self, text: Any) -> None:

@@ -82,7 +82,7 @@ def _add_content() -> ui.element:
     return made
 
 
-def install_not_found_page() -> None:
+def install_not_found_page_and_scroll_restore() -> None:
     """Install the page for unknown addresses, and restore the scroll position of every page."""
     ui.add_head_html(f"<script>{_RESTORE_SCROLL_SCRIPT}</script>", shared=True)
 

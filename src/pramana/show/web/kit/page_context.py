@@ -52,7 +52,7 @@ PAGE_HINTS: Mapping[HintKey, str] = {
     "check_filters": "check the spelling of the filters",
     "name_judge": "choose another judge model",
     "choose_modalities": "choose the modalities text and voice",
-    "send_parameter": "give the parameter {} a default value",
+    "send_parameter": "give the parameter {} of your function a default value",
 }
 """What to do about an error, worded for users of the workbench; some fixes need a command."""
 
@@ -100,7 +100,7 @@ class PageContext:
         """Call a use case with the user's credential; raise `UseCaseRefused` for every error."""
         app, credential = self._app, self._credential
         try:
-            await app.access.authorize(credential)
+            await app.access.authenticate_and_count(credential)
             return await use_case(app, credential, *arguments, **keywords)
         except PramanaError as error:
             raise UseCaseRefused(

@@ -33,7 +33,7 @@ def install_socket_rules(serving: App) -> None:
     core.sio.eio.cors_allowed_origins = []
     handlers: dict[str, Callable[..., Any]] = core.sio.handlers["/"]
     for name in ("event", "javascript_response", "ack", "handshake"):
-        handlers[name] = _wrap_handler(handlers[name])
+        handlers[name] = _wrap_to_ignore_foreign_messages(handlers[name])
     handlers["connect"] = _wrap_connect(handlers["connect"], serving)
     handlers["disconnect"] = _wrap_disconnect(handlers["disconnect"])
     handlers["log"] = lambda *_: None  # a browser must not write into the server's log
@@ -56,7 +56,9 @@ def _wrap_connect(connect: Callable[..., Any], serving: App) -> Callable[..., An
             raise Turned("this page belongs to another session")
         await connect(sid, environ, *more)
         watched = _CLEANUP_BY_SOCKET_ID[sid] = ExitStack()
-        watched.enter_context(serving.streams.watch_user(_read_socket_user(scope), lambda: _redirect_to_sign_in(sid)))
+        watched.enter_context(
+            serving.streams.register_stream(_read_socket_user(scope), lambda: _redirect_to_sign_in(sid))
+        )
 
     return handle_connect
 
@@ -79,7 +81,7 @@ def _redirect_to_sign_in(sid: str) -> None:
                 ui.navigate.to(make_sign_in_url(client.request))
 
 
-def _wrap_handler(handle: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_to_ignore_foreign_messages(handle: Callable[..., Any]) -> Callable[..., Any]:
     async def handle_message(sid: str, message: Any = None) -> Any:
         if not isinstance(message, dict) or len(str(message.get("tab_id", ""))) > MAX_TAB_ID_LENGTH:
             return False

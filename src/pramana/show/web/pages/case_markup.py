@@ -9,7 +9,7 @@ import msgspec
 from pramana.model import Scenario, ScenarioTurn, StatedAssertion
 from pramana.report.markup import HtmlChild, SafeHtml, join_html, render_facts, render_text, render_untrusted_text, tag
 
-MAX_TEXT_LENGTH = 20_000
+MAX_TEXT_CHARS = 20_000
 _ASSERTION_PHRASES = {
     "exact_match": "is exactly",
     "contains": "contains",
@@ -87,7 +87,7 @@ def _render_tag(name: str, url: str | None) -> SafeHtml:
 
 
 def _render_message_text(text: str) -> SafeHtml:
-    return tag("div", render_text(text, MAX_TEXT_LENGTH), dir="auto", class_="speech")
+    return tag("div", render_text(text, MAX_TEXT_CHARS), dir="auto", class_="speech")
 
 
 def _render_scenario_turn(turn: ScenarioTurn) -> SafeHtml:
@@ -101,7 +101,7 @@ def _render_scenario_turn(turn: ScenarioTurn) -> SafeHtml:
         [
             tag("span", when, class_="small quiet"),
             _render_message_text(turn.say),
-            tag("p", "From the recording ", render_untrusted_text(recorded), class_="small quiet")
+            tag("p", "Played from the recording ", render_untrusted_text(recorded), class_="small quiet")
             if recorded
             else None,
             tag("ul", must, class_="small") if must else None,

@@ -29,7 +29,7 @@ from pramana.show.web.pages.comparison_markup import (
     render_engine_changes,
     render_excluded,
     render_flip_line,
-    render_judges,
+    render_judge_agreement,
     render_measurements,
     render_replies,
     render_request_differences,
@@ -44,7 +44,7 @@ MAX_LOADED_REPEATS = 5
 """Repeats of a case whose replies are shown."""
 MAX_RECENT_RUNS = 50
 """Runs to choose from."""
-LONGEST_NAME, NARROW_NAME = 80, 40
+MAX_NAME_CHARS_ALONE, MAX_NAME_CHARS_BESIDE_OTHERS = 80, 40
 """Characters of a name in a select field: by itself, and beside others."""
 _LABELS_BY_SIDE = {"base": "before", "new": "now"}
 
@@ -128,7 +128,7 @@ async def _draw_comparison(context: PageContext, request: CompareRequest, base: 
         if data.engine_changes:
             parts.add_markup(render_engine_changes(data))
         if data.judges:
-            parts.add_markup(render_judges(data))
+            parts.add_markup(render_judge_agreement(data))
     parts.add_markup(render_measurements(data, noun))
     _draw_flips(data, request.page, noun, context)
     _draw_changed_replies(data, context)
@@ -326,7 +326,7 @@ async def _select_other_side_and_explain(context: PageContext, selection: "_Side
     """Choose the missing side if there is a comparable run or model; return the sentence that explains it."""
     (named,) = selection.chosen.values()
     before = missing_side == "base"
-    found, of = await _find_run_of_same_cases(context, named, must_be_older=before)
+    found, of = await _find_run_of_same_cases_and_search_limit(context, named, must_be_older=before)
     if found or len(named.models) > 1:
         selection.select_run(missing_side, found or named)
         other = "the previous run of the same cases" if before else "the newest other run of the same cases"
@@ -334,7 +334,7 @@ async def _select_other_side_and_explain(context: PageContext, selection: "_Side
     return f"No {'earlier' if before else 'other'} run has the same cases{of}. Choose a run to compare it with."
 
 
-async def _find_run_of_same_cases(
+async def _find_run_of_same_cases_and_search_limit(
     context: PageContext, run: RunView, *, must_be_older: bool
 ) -> tuple[RunView | None, str]:
     """Return the newest other run of the same cases (`must_be_older`: an older one), and the limit of the search."""
@@ -406,7 +406,7 @@ def _draw_form(selection: _SideSelection) -> None:
     def add_model_field(which: str) -> None:
         some = selection.chosen[which].models if which in selection.chosen else ()
         if len(some) > 1:
-            short = shorten_names(some, LONGEST_NAME)
+            short = shorten_names(some, MAX_NAME_CHARS_ALONE)
             parts.add_select(
                 f"Model {side_words()[which]}",
                 {each: escape_unprintable(short[each]) for each in some},
@@ -432,9 +432,9 @@ def _draw_form(selection: _SideSelection) -> None:
 def make_run_label(run: RunView) -> str:
     """Return the label of a run in a select field."""
     some = run.models[:3]
-    short = shorten_names(some, NARROW_NAME)
+    short = shorten_names(some, MAX_NAME_CHARS_BESIDE_OTHERS)
     models = ", ".join(short[each] for each in some) + (" …" if len(run.models) > 3 else "")
     rate, several = run.pass_rate, len(run.models) > 1  # a rate over several models describes none of them
     end = f" · {len(run.models)} models" if several else f" · {format_percent(rate)} passed" if rate is not None else ""
-    suite = shorten_middle(run.suite, LONGEST_NAME)
+    suite = shorten_middle(run.suite, MAX_NAME_CHARS_ALONE)
     return escape_unprintable(f"{suite} · {models} · {run.created_at[:16].replace('T', ' ')}{end}")

@@ -13,7 +13,7 @@ from pramana.analyse.numbers import (
     format_time_difference,
 )
 from pramana.app.comparison_sides import describe_request_differences
-from pramana.app.comparisons import ChangeView, ComparisonView, FlipView
+from pramana.app.comparisons import ComparisonView, FlipView, MeasuredChangeView
 from pramana.app.views import CaseView, ResultDetailView, RunView
 from pramana.report.figures import get_reply_text
 from pramana.report.markup import (
@@ -91,7 +91,7 @@ class SideNames(NamedTuple):
         """Return a side as a heading."""
         return side_name if self.are_models else side_name.capitalize()
 
-    def make_closing_phrase(self, side_name: str) -> str:
+    def name_side_at_phrase_end(self, side_name: str) -> str:
         """Return a side at the end of a phrase."""
         return f"for {side_name}" if self.are_models else side_name
 
@@ -217,7 +217,7 @@ def render_request_differences(data: ComparisonView) -> SafeHtml:
     )
 
 
-def render_judges(data: ComparisonView) -> SafeHtml:
+def render_judge_agreement(data: ComparisonView) -> SafeHtml:
     """Return how far each judge agrees with people."""
     return join_html(tag("p", render_untrusted_text(each), class_="quiet small") for each in data.judges)
 
@@ -260,7 +260,7 @@ def _make_measurement_headings(data: ComparisonView, noun: Noun) -> tuple[str, s
     )
 
 
-def _render_measurement_row(each: ChangeView, noun: Noun) -> tuple[HtmlChild, ...]:
+def _render_measurement_row(each: MeasuredChangeView, noun: Noun) -> tuple[HtmlChild, ...]:
     timed = each.unit == "seconds"
     shown = format_duration if timed else format_error_rate
     by = format_time_difference if timed else format_difference_in_points
@@ -359,7 +359,7 @@ def _render_reply(sides: SideNames, side_name: str, run: str, result: ResultDeta
     repeat = f", repeat {result.repeat + 1}" if result.repeat else ""
     took = f" in {format_duration(result.latency_seconds)}" if result.latency_seconds is not None else ""
     link = render_link(
-        make_url(f"/runs/{run}/results/{result.seq}"), f"Full result {sides.make_closing_phrase(side_name)}{repeat}"
+        make_url(f"/runs/{run}/results/{result.seq}"), f"Full result {sides.name_side_at_phrase_end(side_name)}{repeat}"
     )
     return tag(
         "div",
@@ -384,11 +384,11 @@ def _render_reply_text(result: ResultDetailView, label: str) -> SafeHtml:
 def render_excluded(data: ComparisonView, any_judge_url: str | None, noun: Noun = "case") -> SafeHtml:
     """Return what was excluded: the number of answers, and the first cases of each kind by name."""
     sides = name_sides(data)
-    base, new = sides.make_closing_phrase(sides.base), sides.make_closing_phrase(sides.new)
+    base, new = sides.name_side_at_phrase_end(sides.base), sides.name_side_at_phrase_end(sides.new)
     kinds = (
         (data.excluded, "No verdict on one side or both", "These results are errors, or no check gave a verdict."),
-        (data.only_base, f"Only {base}", f"There is no result {new}."),
-        (data.only_new, f"Only {new}", f"There is no result {base}."),
+        (data.only_base, f"Only {base}", "The other side has no result."),
+        (data.only_new, f"Only {new}", "The other side has no result."),
     )
     said = [
         _render_case_list(title, why, noun, those.count, [render_untrusted_text(case, 200) for case in those.cases])

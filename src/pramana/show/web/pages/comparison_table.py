@@ -34,7 +34,7 @@ from pramana.report.markup import (
     tag,
 )
 from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts
-from pramana.show.web.pages.compare import LONGEST_NAME, MAX_RECENT_RUNS, make_run_label
+from pramana.show.web.pages.compare import MAX_NAME_CHARS_ALONE, MAX_RECENT_RUNS, make_run_label
 from pramana.show.web.pages.comparison_markup import use_typographic_minus
 from pramana.store.queue import ACTIVE_STATUSES
 
@@ -223,7 +223,7 @@ def make_pair_url(context: PageContext, table: ComparisonTableView, pair: PairVi
 def _add_reference_select(context: PageContext, table: ComparisonTableView) -> None:
     """Add the field that chooses between every pair and one reference."""
     one_run = _has_one_run(table)
-    short = shorten_names([each.name for each in table.sides], LONGEST_NAME)
+    short = shorten_names([each.name for each in table.sides], MAX_NAME_CHARS_ALONE)
     options = {"": EVERY_PAIR}
     options |= {each.model if one_run else each.run: escape_unprintable(short[each.name]) for each in table.sides}
     chosen = next(((each.model if one_run else each.run) for each in table.sides if each.name == table.against), "")

@@ -20,7 +20,7 @@ from pramana.show.web.pages.watch_markup import (
 )
 
 COLUMN_HEADINGS = ("Watch", "State", "Last day", "Calls a day", "Cost a day", "Next")
-_SEVERITY = list(SIGNS_BY_LEVEL)
+_LEVELS_WORST_FIRST = list(SIGNS_BY_LEVEL)
 
 
 @frame.register_page("/drift", "Drift")
@@ -66,7 +66,7 @@ class _WatchList:
 
 def sort_by_severity(watches: Sequence[WatchView]) -> list[WatchView]:
     """Return active watches before stopped ones, alarms first; otherwise in their order."""
-    return sorted(watches, key=lambda each: (not each.is_active, _SEVERITY.index(each.level)))
+    return sorted(watches, key=lambda each: (not each.is_active, _LEVELS_WORST_FIRST.index(each.level)))
 
 
 def draw_empty_state(context: PageContext) -> None:

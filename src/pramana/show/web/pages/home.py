@@ -14,7 +14,7 @@ from typing import NamedTuple
 from nicegui import ui
 
 from pramana.analyse.numbers import pluralise
-from pramana.app.models import HistoryRequest, HistoryView, RunPointView, model_history
+from pramana.app.models import HistoryRequest, HistoryView, RunPointView, read_model_history
 from pramana.app.runs import RunFilter, create_run, list_runs
 from pramana.app.views import RunView
 from pramana.app.watches import WatchView, list_all
@@ -78,7 +78,7 @@ class _HomePage:
         found, weights = await asyncio.gather(self._context.call(list_runs, wanted), self._context.call(list_weights))
         names = list(dict.fromkeys(model for run in found.items for model in run.models))[:MAX_MODEL_CARDS]
         wished = (HistoryRequest(model=name, limit=MAX_RUNS_PER_MODEL) for name in names)
-        pasts = await asyncio.gather(*(self._context.call(model_history, each) for each in wished))
+        pasts = await asyncio.gather(*(self._context.call(read_model_history, each) for each in wished))
         return _HomeData(found.items, weights, [past.history for past in pasts])
 
     async def refresh(self) -> None:

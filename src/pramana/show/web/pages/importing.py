@@ -80,10 +80,10 @@ async def find_conflicts(documents: Sequence[Document]) -> list[CheckedImport]:
 
     Documents may have many megabytes, so the check runs in a thread and blocks no other page.
     """
-    return await asyncio.to_thread(_find_conflicts_blocking, documents)
+    return await asyncio.to_thread(_find_conflicts_sync, documents)
 
 
-def _find_conflicts_blocking(documents: Sequence[Document]) -> list[CheckedImport]:
+def _find_conflicts_sync(documents: Sequence[Document]) -> list[CheckedImport]:
     first: dict[str, Document] = {}
     found = []
     for document in documents:

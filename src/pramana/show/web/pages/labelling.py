@@ -24,14 +24,14 @@ from pramana.report.prose import render_plain_prose, render_reply
 from pramana.show.web.kit import PageContext, frame, make_url, parts
 from pramana.store.labels import LabelVerdict
 
-MORE_LABELS = 40
+MAX_MORE_REPLIES_TO_DRAW = 40
 """How many more replies the page offers to draw once all are labelled."""
-LABELS: Mapping[str, tuple[LabelVerdict, str]] = {
+VERDICTS_AND_CAPTIONS_BY_KEY: Mapping[str, tuple[LabelVerdict, str]] = {
     "y": ("yes", "Meets it"),
     "n": ("no", "Does not meet it"),
     "u": ("unsure", "Unsure"),
 }
-"""The label and the button of each key."""
+"""The verdict and the caption of the button of each key."""
 _PRESS_KEY_HANDLER = """(event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
   if (event.target.closest?.("input, textarea, select, [contenteditable], [role=dialog]")) return;
@@ -81,7 +81,7 @@ class _LabellingPage:
         self._reply = parts.add_markup(SafeHtml(), classes="label-task").props("id=label-task tabindex=-1")
         with parts.open_box("label-bar stack") as self._bar:
             with parts.open_box("row"):
-                for key, (label, words) in LABELS.items():
+                for key, (label, words) in VERDICTS_AND_CAPTIONS_BY_KEY.items():
                     self._add_key_button(key, words, partial(self._label, label))
                 self._add_key_button("s", "Skip", self._skip, "plain")
                 self._add_key_button("b", "Back", self._go_back, "plain")
@@ -121,7 +121,7 @@ class _LabellingPage:
             if skipped:
                 parts.add_button("Show the skipped replies", self._show_skipped)
             if view.drawn < view.judged:
-                more = min(MORE_LABELS, view.judged - view.drawn)
+                more = min(MAX_MORE_REPLIES_TO_DRAW, view.judged - view.drawn)
                 parts.add_link_button(f"Draw {more:,} more", self._context.make_page_url(count=view.drawn + more))
 
     # ── Actions ──
@@ -188,7 +188,9 @@ def _render_task(task: LabelTaskView) -> SafeHtml:
         for each in task.tool_calls
     ]
     right = [
-        join_html([tag("h3", "A right reply"), render_plain_prose(each, f"A right reply, {number}")])
+        join_html(
+            [tag("h3", "Example of a right reply"), render_plain_prose(each, f"Example {number} of a right reply")]
+        )
         for number, each in enumerate(task.ideals, 1)
     ]
     return tag(

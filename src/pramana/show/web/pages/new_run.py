@@ -20,8 +20,8 @@ from pramana.analyse.power import POWER, detectable_loss, fit_model
 from pramana.analyse.summary import KnownTotal
 from pramana.app.runs import create_run, estimate_run
 from pramana.app.scenarios import ScenarioPage, list_facets, list_scenarios
-from pramana.app.suites import ListedView, list_suites
-from pramana.app.views import EstimateView, ShareView
+from pramana.app.suites import ListedSuiteView, list_suites
+from pramana.app.views import EstimateView, ModelEstimateView
 from pramana.report.estimate import make_self_judging_sentence
 from pramana.report.figures import escape_unprintable, format_cost, format_tokens
 from pramana.report.markup import SafeHtml, join_html, render_link, render_tiles, render_untrusted_text, tag
@@ -78,7 +78,7 @@ class _RunForm:
     """The form and its current values."""
 
     def __init__(
-        self, context: PageContext, suites: Sequence[ListedView], facets: Mapping[str, Mapping[str, int]]
+        self, context: PageContext, suites: Sequence[ListedSuiteView], facets: Mapping[str, Mapping[str, int]]
     ) -> None:
         self._context, self._facets, self._query = context, facets, context.query
         self._suites = {suite.version: suite for suite in suites}
@@ -418,7 +418,7 @@ def _render_estimate(estimate: EstimateView, detectable: str, *, has_cost_limit:
         ("Tokens out", format_tokens(estimate.output_tokens), None),
     ]
     known = estimate.input_tokens is not None and estimate.output_tokens is not None
-    listed = tag("ul", map(_render_cost_share, shares), class_="lines small")
+    listed = tag("ul", map(_render_model_cost, shares), class_="lines small")
     return tag(
         "div",
         render_tiles(numbers),
@@ -432,7 +432,7 @@ def _render_estimate(estimate: EstimateView, detectable: str, *, has_cost_limit:
     )
 
 
-def _render_cost_share(share: ShareView) -> SafeHtml:
+def _render_model_cost(share: ModelEstimateView) -> SafeHtml:
     known = share.input_tokens is not None and share.output_tokens is not None
     took = f"{(share.input_tokens or 0) + (share.output_tokens or 0):,} tokens" if known else "tokens unknown"
     purpose = "" if share.purpose == "model" else f"as the {share.purpose}, "
@@ -445,7 +445,7 @@ def _render_cost_share(share: ShareView) -> SafeHtml:
     )
 
 
-def _format_cost(shares: Sequence[ShareView]) -> str:
+def _format_cost(shares: Sequence[ModelEstimateView]) -> str:
     costs = [each.cost_usd for each in shares]
     return format_cost(KnownTotal(sum(each for each in costs if each is not None), costs.count(None)))
 

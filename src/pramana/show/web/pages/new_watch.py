@@ -9,7 +9,7 @@ from nicegui import ui
 from pramana.analyse.instruments import INSTRUMENT_GROUPS
 from pramana.analyse.numbers import format_percent, pluralise
 from pramana.analyse.summary import KnownTotal
-from pramana.app.plans import PlanRequest, PlanView, plan_detection
+from pramana.app.plans import DetectionPlanRequest, DetectionPlanView, plan_detection
 from pramana.app.scenarios import list_facets
 from pramana.app.suites import list_suites
 from pramana.app.watches import estimate_day, start
@@ -83,7 +83,7 @@ class _WatchForm:
                 self._cases = parts.add_select("Cases", tiers, chosen, self._on_change)
                 self._repeats = parts.add_number_field("Repeats per case", 1, self._on_change, minimum=1)
                 self._temperature = add_unclamped_number_field(
-                    "Temperature", DEFAULT_TEMPERATURE, "At 0, changed replies count too"
+                    "Temperature", DEFAULT_TEMPERATURE, "At 0, the watch also counts replies that changed"
                 )
                 self._instruments = parts.add_select(
                     "Instruments (all that apply)",
@@ -107,7 +107,7 @@ class _WatchForm:
 
     # ── Requests ──
 
-    def _make_run(self) -> RunRequest:
+    def _make_run_request(self) -> RunRequest:
         suite, _, tier = str(self._cases.value or "").partition("/")
         model = str(self._model.value or "").strip()
         has_scenarios = suite == SCENARIOS_OPTION
@@ -124,7 +124,7 @@ class _WatchForm:
     async def _make_request(self) -> WatchRequest:
         url, secret = await self._url.read_value(), await self._secret.read_value()
         return WatchRequest(
-            run=self._make_run(),
+            run=self._make_run_request(),
             budget_usd_per_day=self._budget.value,
             at=str(self._at.value or "").strip() or None,
             baseline_days=_to_int(self._days.value),
@@ -168,19 +168,19 @@ class _WatchForm:
         """Show what a day takes; drop it if the form has changed meanwhile."""
         chosen = [len(INSTRUMENT_GROUPS[name]) for name in self._instruments.value]
         try:
-            request = PlanRequest(
+            request = DetectionPlanRequest(
                 detect=DETECTED_LOSS,
                 pass_rate=ASSUMED_PASS_RATE,
                 repeats=_to_int(self._repeats.value),
                 instruments=sum(chosen) or _MAX_INSTRUMENTS,
                 baseline_days=_to_int(self._days.value),
-                run=self._make_run(),
+                run=self._make_run_request(),
             )
             plan = await self._context.call(plan_detection, request)
             shown = render_watch_plan(plan)
             if plan.models:
                 chosen_instruments = tuple(self._instruments.value) or None
-                day = WatchRequest(run=self._make_run(), instruments=chosen_instruments)
+                day = WatchRequest(run=self._make_run_request(), instruments=chosen_instruments)
                 shown = tag(
                     "div", shown, render_instrument_calls(await self._context.call(estimate_day, day)), class_="stack"
                 )
@@ -195,14 +195,14 @@ def _to_int(value: float | None) -> int:
     return 0 if value is None else int(value)
 
 
-def render_watch_plan(plan: PlanView) -> SafeHtml:
+def render_watch_plan(plan: DetectionPlanView) -> SafeHtml:
     """Return what a day of a watch takes, from when on it can tell a change, and what it could see."""
     daily = plan.watch.spending_per_day
     cost = format_cost(KnownTotal(daily.cost_usd or 0.0, int(daily.cost_usd is None)))
     tiles = [
         ("Calls a day", f"{daily.calls:,}", pluralise(plan.cases, "case")),
         ("Cost a day", cost if plan.models else "–", None if plan.models else "name a model"),
-        ("Can tell after", pluralise(plan.watch.baseline_days, "day"), "the baseline"),
+        ("Can detect a change after", pluralise(plan.watch.baseline_days, "day"), "the baseline"),
     ]
     columns = (Column("Drop", is_row_header=True), Column("Notice", is_numeric=True), Column("Alarm", is_numeric=True))
     rows = (

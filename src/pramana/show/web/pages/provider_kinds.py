@@ -8,7 +8,7 @@ _VENDOR_URL_HINT_WITHOUT_ADDRESS = "empty: the vendor’s own"
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderKind:
+class ProviderKindForm:
     """The form of one kind of provider; a field without a label is not shown."""
 
     title: str
@@ -29,9 +29,9 @@ class ProviderKind:
 _MODEL_HINT = "used if a run names only the provider; empty: none"
 
 
-def _make_embedded_kind(title: str, summary: str) -> ProviderKind:
+def _make_embedded_kind(title: str, summary: str) -> ProviderKindForm:
     """Return the kind of an embedded provider, which calls no service."""
-    return ProviderKind(
+    return ProviderKindForm(
         title,
         summary,
         model_label="Options",
@@ -39,9 +39,9 @@ def _make_embedded_kind(title: str, summary: str) -> ProviderKind:
     )
 
 
-KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
+KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKindForm]] = {
     "Your own server": {
-        "compatible": ProviderKind(
+        "compatible": ProviderKindForm(
             "OpenAI-compatible server",
             "vLLM, Ollama, LM Studio, llama.cpp, a gateway, or any other server with OpenAI’s chat completions API.",
             url_hint="such as https://vllm.example/v1",
@@ -52,7 +52,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
         ),
     },
     "Vendors": {
-        "openai": ProviderKind(
+        "openai": ProviderKindForm(
             "OpenAI",
             "GPT models, over the Chat Completions API.",
             url_hint=_VENDOR_URL_HINT.format("https://api.openai.com/v1"),
@@ -60,7 +60,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
             model_hint=_MODEL_HINT,
             key_hint="begins with sk-",
         ),
-        "openai-responses": ProviderKind(
+        "openai-responses": ProviderKindForm(
             "OpenAI (responses)",
             "GPT models, over the Responses API.",
             url_hint=_VENDOR_URL_HINT.format("https://api.openai.com/v1"),
@@ -68,7 +68,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
             model_hint=_MODEL_HINT,
             key_hint="begins with sk-",
         ),
-        "anthropic": ProviderKind(
+        "anthropic": ProviderKindForm(
             "Anthropic",
             "Claude models.",
             url_hint=_VENDOR_URL_HINT.format("https://api.anthropic.com"),
@@ -76,7 +76,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
             model_hint=_MODEL_HINT,
             key_hint="begins with sk-ant-",
         ),
-        "google": ProviderKind(
+        "google": ProviderKindForm(
             "Google",
             "Gemini models.",
             url_hint=_VENDOR_URL_HINT.format("https://generativelanguage.googleapis.com"),
@@ -86,7 +86,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
         ),
     },
     "Voice agents": {
-        "openai-realtime": ProviderKind(
+        "openai-realtime": ProviderKindForm(
             "OpenAI Realtime",
             "Speech to speech, called over a WebSocket.",
             url_hint=_VENDOR_URL_HINT.format("https://api.openai.com/v1"),
@@ -94,7 +94,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
             model_hint=_MODEL_HINT,
             key_hint="begins with sk-",
         ),
-        "gemini-live": ProviderKind(
+        "gemini-live": ProviderKindForm(
             "Gemini Live",
             "Google’s speech-to-speech models, called over a WebSocket.",
             url_hint=_VENDOR_URL_HINT.format("https://generativelanguage.googleapis.com"),
@@ -102,7 +102,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
             model_hint=_MODEL_HINT,
             key_hint="from Google AI Studio",
         ),
-        "elevenlabs": ProviderKind(
+        "elevenlabs": ProviderKindForm(
             "ElevenLabs",
             "An agent of ElevenLabs.",
             url_hint=_VENDOR_URL_HINT_WITHOUT_ADDRESS,
@@ -112,7 +112,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
             is_key_required=False,
             needs_model_to_probe=True,
         ),
-        "deepgram": ProviderKind(
+        "deepgram": ProviderKindForm(
             "Deepgram",
             "Deepgram’s voice agent, with a language model of your choice.",
             url_hint=_VENDOR_URL_HINT_WITHOUT_ADDRESS,
@@ -121,7 +121,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
             key_hint="your Deepgram API key",
             needs_model_to_probe=True,
         ),
-        "vapi": ProviderKind(
+        "vapi": ProviderKindForm(
             "Vapi",
             "An assistant of Vapi.",
             url_hint=_VENDOR_URL_HINT_WITHOUT_ADDRESS,
@@ -130,7 +130,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
             key_hint="your private Vapi key",
             needs_model_to_probe=True,
         ),
-        "twilio": ProviderKind(
+        "twilio": ProviderKindForm(
             "Twilio Media Streams",
             "Your own server, called as Twilio would call it.",
             model_label="Address to call",
@@ -139,7 +139,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
             is_key_required=False,
             needs_model_to_probe=True,
         ),
-        "pipecat": ProviderKind(
+        "pipecat": ProviderKindForm(
             "Pipecat",
             "A bot behind Pipecat’s WebSocket transport.",
             model_label="Address to call",
@@ -148,7 +148,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
             is_key_required=False,
             needs_model_to_probe=True,
         ),
-        "cascade": ProviderKind(
+        "cascade": ProviderKindForm(
             "Cascade",
             "Speech recognition, a text model and a voice, made into one agent.",
             url_hint=_VENDOR_URL_HINT.format("https://api.openai.com/v1"),
@@ -158,7 +158,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
             is_key_required=False,
             needs_model_to_probe=True,
         ),
-        "websocket": ProviderKind(
+        "websocket": ProviderKindForm(
             "An agent you describe",
             "Any agent that talks over a WebSocket: a YAML description defines how to connect and what its messages "
             "mean.",
@@ -180,7 +180,7 @@ KINDS_BY_GROUP: Mapping[str, Mapping[str, ProviderKind]] = {
         "fake-voice": _make_embedded_kind("Fake voice agent", "Speaks fixed replies at once, to try things out."),
     },
 }
-KINDS_BY_NAME: Mapping[str, ProviderKind] = {
+KINDS_BY_NAME: Mapping[str, ProviderKindForm] = {
     name: kind for group in KINDS_BY_GROUP.values() for name, kind in group.items()
 }
 DESCRIPTION_TEMPLATE = """\
@@ -209,6 +209,6 @@ turn_end:
 """
 
 
-def find_kind(name: str) -> ProviderKind:
+def find_kind(name: str) -> ProviderKindForm:
     """Return a kind by name; an empty one for a kind that a newer version has stored."""
-    return KINDS_BY_NAME.get(name) or ProviderKind(name, "")
+    return KINDS_BY_NAME.get(name) or ProviderKindForm(name, "")

@@ -42,7 +42,7 @@ from pramana.show.web.pages.provider_kinds import (
     DESCRIPTION_TEMPLATE,
     KINDS_BY_GROUP,
     KINDS_BY_NAME,
-    ProviderKind,
+    ProviderKindForm,
     find_kind,
 )
 from pramana.show.web.pages.settings import add_section_heading
@@ -230,7 +230,7 @@ async def show_provider_page(context: PageContext) -> None:
     _ProviderForm(context, found.kind, found, set())
 
 
-def _render_group(context: PageContext, title: str, kinds: Mapping[str, ProviderKind]) -> SafeHtml:
+def _render_group(context: PageContext, title: str, kinds: Mapping[str, ProviderKindForm]) -> SafeHtml:
     cards = (
         tag(
             "li",
@@ -300,7 +300,7 @@ class _ProviderForm:
         )
         return _DescriptionEditor(self._context, "Description of the agent, in YAML", text, _do_nothing)
 
-    def _add_key_field(self, kind: ProviderKind, current_provider: ProviderView | None) -> None:
+    def _add_key_field(self, kind: ProviderKindForm, current_provider: ProviderView | None) -> None:
         is_set = bool(current_provider and current_provider.key_set)
         label = "Key" if kind.is_key_required and not is_set else "New key (optional)" if is_set else "Key (optional)"
         hint = "a key is set; leave this empty to keep it" if is_set else kind.key_hint

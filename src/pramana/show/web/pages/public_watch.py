@@ -16,8 +16,8 @@ from pramana.show.web.kit import PageContext, UseCaseRefused
 from pramana.show.web.kit.style import render_plain_page
 from pramana.show.web.pages.watch_markup import (
     GROUP_TITLES,
-    HIGHEST_BY_UNIT,
-    MIN_SPANS,
+    MAX_VALUE_BY_UNIT,
+    MIN_SPAN_BY_UNIT,
     SIGNS_BY_LEVEL,
     WORDS_BY_LEVEL,
 )
@@ -112,15 +112,17 @@ def _make_series(title: str, instrument: PublicInstrumentView, view: PublicWatch
         title,
         tuple(SeriesPoint(date.fromisoformat(each.day), each.value) for each in instrument.scores),
         lambda value: format_value(instrument.unit, value),
-        MIN_SPANS.get(instrument.unit, 0.0),
-        HIGHEST_BY_UNIT.get(instrument.unit, float("inf")),
+        MIN_SPAN_BY_UNIT.get(instrument.unit, 0.0),
+        MAX_VALUE_BY_UNIT.get(instrument.unit, float("inf")),
         instrument.baseline_band,
         missing_days=tuple(
             date.fromisoformat(each.day) for each in view.days if each.status == "missing" and each.day >= first
         ),
-        first_changed_days=_read_days(instrument.first_days) if instrument.level in ("notice", "alarm") else None,
+        first_changed_days=_parse_first_and_last_day(instrument.first_days)
+        if instrument.level in ("notice", "alarm")
+        else None,
     )
 
 
-def _read_days(days: Sequence[str] | None) -> tuple[date, date] | None:
+def _parse_first_and_last_day(days: Sequence[str] | None) -> tuple[date, date] | None:
     return (date.fromisoformat(days[0]), date.fromisoformat(days[1])) if days else None

@@ -16,7 +16,7 @@ from pramana.analyse.summary import KnownTotal
 from pramana.analyse.voice import CALL_CHECK, list_latency_observations, measure_latency, read_measured_lines
 from pramana.app.calls import read_call
 from pramana.app.runs import ResultFilter, read_progress, read_result
-from pramana.app.suites import ListedView
+from pramana.app.suites import ListedSuiteView
 from pramana.app.views import CheckView, LimitsView, PlanView, ResultDetailView, ResultView, RunDetailView, TargetView
 from pramana.errors import InvalidInput
 from pramana.replies import describe_reply
@@ -195,7 +195,7 @@ def format_result_cost(each: ResultView) -> str:
 # ── Plan ──
 
 
-def render_plan(run: RunDetailView) -> SafeHtml:
+def render_run_plan(run: RunDetailView) -> SafeHtml:
     """Return the plan of a run, collapsed."""
     of = run.plan
     said: list[tuple[str, HtmlChild]] = [("Suite", render_untrusted_text(run.suite))]
@@ -247,11 +247,11 @@ def _render_key_values(data: Mapping[str, Any]) -> SafeHtml:
 # ── Run again ──
 
 MODALITIES_BY_VARIANT = {"text": "text", "voice": "voice", "voice+noise=10dB": "noisy"}
-LONGEST_PROMPT, MAX_IDS, LONGEST = 1_500, 50, 16_000
+MAX_PROMPT_CHARS, MAX_SCENARIO_IDS, MAX_URL_CHARS = 1_500, 50, 16_000
 """Limits of an address: characters of the system prompt, ids of scenarios, characters in total."""
 
 
-def make_new_run_url(run: RunDetailView, suites: Iterable[ListedView]) -> str | None:
+def make_new_run_url(run: RunDetailView, suites: Iterable[ListedSuiteView]) -> str | None:
     """Return the address of a new run with the settings of this one, given the suites of the server.
 
     Return None if the address cannot hold every setting: a similar run is not the same run.
@@ -259,7 +259,7 @@ def make_new_run_url(run: RunDetailView, suites: Iterable[ListedView]) -> str | 
     who = {"model": run.models, "repeats": run.repeats if run.repeats != DEFAULTS_BY_PATH["repeats"] else None}
     found: dict[str, Any] = {}
     for each in (
-        _make_case_query(run, suites),
+        _make_cases_query(run, suites),
         who,
         _make_modality_query(run),
         _make_sampling_and_judge_query(run.plan),
@@ -269,10 +269,10 @@ def make_new_run_url(run: RunDetailView, suites: Iterable[ListedView]) -> str | 
             return None
         found |= each
     made = make_url("/runs/new", **found)
-    return made if len(made) <= LONGEST else None
+    return made if len(made) <= MAX_URL_CHARS else None
 
 
-def _make_case_query(run: RunDetailView, suites: Iterable[ListedView]) -> dict[str, Any] | None:
+def _make_cases_query(run: RunDetailView, suites: Iterable[ListedSuiteView]) -> dict[str, Any] | None:
     """Return the parameters for tier and scenarios; None if the cases come from files or are part of a tier."""
     named, selection = run.suite, dict(run.selection)
     found: dict[str, Any] = {}
@@ -280,7 +280,7 @@ def _make_case_query(run: RunDetailView, suites: Iterable[ListedView]) -> dict[s
         named = named.removesuffix(SELECTION_SUFFIX).removesuffix("scenarios").removesuffix("+")
         found = {name: selection.pop(name, None) for name in ("type", "difficulty", "language", "tag", "text")}
         ids = selection.pop("ids", [])
-        if len(ids) > MAX_IDS:
+        if len(ids) > MAX_SCENARIO_IDS:
             return None
         found["scenario"] = ids if run.selection else "all"
         if not named:
@@ -317,7 +317,7 @@ def _make_sampling_and_judge_query(plan_view: PlanView) -> dict[str, Any] | None
     numbers = {
         published_field_name(each): parameters.pop(name, each.default) for name, each in MODEL_PARAMETER_FIELDS.items()
     }
-    if parameters or len(prompt) > LONGEST_PROMPT or any(each and float(each) != each for each in numbers.values()):
+    if parameters or len(prompt) > MAX_PROMPT_CHARS or any(each and float(each) != each for each in numbers.values()):
         return None
     return {
         **{key: target and target.typed for key in ("embedder", "stt") for target in [getattr(plan_view, key)]},
@@ -344,7 +344,7 @@ def _make_limit_query(limits: LimitsView) -> dict[str, Any] | None:
 # ── One result ──
 
 
-class _ResultRequest(Struct, frozen=True):
+class _ResultPathParameters(Struct, frozen=True):
     """The path parameters of a result's page."""
 
     seq: Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -353,7 +353,7 @@ class _ResultRequest(Struct, frozen=True):
 @frame.register_page("/runs/{run_id}/results/{seq}", "Result")
 async def show_result_page(context: PageContext) -> None:
     """Show a result, with links to the previous and the next one."""
-    run_id, wanted = context.path["run_id"], context.read_request(_ResultRequest, {"seq": context.path["seq"]})
+    run_id, wanted = context.path["run_id"], context.read_request(_ResultPathParameters, {"seq": context.path["seq"]})
     run = await context.call(read_progress, run_id)
     among = context.read_request(ResultFilter, {name: context.query.get(name) for name in FILTER_NAMES})
     data, *beside = await context.call(read_result, run_id, wanted.seq, among)

@@ -28,7 +28,7 @@ from pramana.app.runs import (
     read_run,
     resume_run,
 )
-from pramana.app.suites import ListedView, list_suites
+from pramana.app.suites import ListedSuiteView, list_suites
 from pramana.app.tail import CallsView, ProgressView, RunDeletedView, RunEndedView, RunEvent
 from pramana.app.views import ListPage, ResultView, RunDetailView, RunView
 from pramana.model import Outcome
@@ -50,10 +50,10 @@ from pramana.show.web.pages.results import (
     PAGE_SIZE,
     draw_filters_and_get_tag_suggester,
     make_new_run_url,
-    render_plan,
     render_results_list,
     render_results_pager,
     render_results_table,
+    render_run_plan,
 )
 from pramana.show.web.pages.run_controls import (
     ScoringsPanel,
@@ -72,7 +72,7 @@ EXPORT_FORMAT_LABELS = {
     "markdown": "Markdown",
     "html": "HTML",
 }
-TICK_S, SUMMED_S, PATIENCE_S, AGAIN_S = 0.5, 2.0, 0.25, 5.0
+REDRAW_INTERVAL_S, SUMMARY_INTERVAL_S, SUMMARY_PATIENCE_S, RETRY_DELAY_S = 0.5, 2.0, 0.25, 5.0
 """Intervals of progress and of summaries, the time a page waits for its summary, and the delay of a retry."""
 MAX_NEWEST_FAILURES = 10
 """Failures shown live."""
@@ -97,7 +97,7 @@ async def show_run_page(context: PageContext) -> None:
 class _RunPage:
     """The page of a run."""
 
-    def __init__(self, context: PageContext, data: RunDetailView, suites: Sequence[ListedView]) -> None:
+    def __init__(self, context: PageContext, data: RunDetailView, suites: Sequence[ListedSuiteView]) -> None:
         self._context, self._run, self._suites = context, data, suites
         self._id: str = data.id
         self._reference = data.reference
@@ -134,14 +134,16 @@ class _RunPage:
             self._rows, self._pager = parts.add_markup(SafeHtml()), parts.add_markup(SafeHtml())
             self._scorings = ScoringsPanel(self._context, self._run, self._refresh)
             self._breakdowns = parts.add_markup(SafeHtml(), classes="breakdowns")
-            parts.add_markup(render_plan(self._run))
+            parts.add_markup(render_run_plan(self._run))
         for event, held in (("mouseenter", True), ("focusin", True), ("mouseleave", False), ("focusout", False)):
             self._newest.on(event, partial(self._set_failure_list_frozen, held), args=[])
-        self._timer = ui.timer(TICK_S, self._on_timer, active=False)
-        summed = background_tasks.create(self._update_summary(), name="add up a run", context=ui.context.client)
+        self._timer = ui.timer(REDRAW_INTERVAL_S, self._on_timer, active=False)
+        summed = background_tasks.create(
+            self._update_summary(), name="update the summary of a run", context=ui.context.client
+        )
         await self._draw_results()
         await self._scorings.refresh()
-        await asyncio.wait([summed], timeout=PATIENCE_S)
+        await asyncio.wait([summed], timeout=SUMMARY_PATIENCE_S)
         self._draw_head()
         self._context.on_change({"run"}, self._on_change)
         await self._follow_run()
@@ -149,10 +151,10 @@ class _RunPage:
 
     def _draw_head(self) -> None:
         self._about.set_content(_render_run_head(self._run, make_new_run_url(self._run, self._suites)))
-        self._draw_buttons()
+        self._redraw_actions_if_changed()
         self._draw_progress()
 
-    def _draw_buttons(self) -> None:
+    def _redraw_actions_if_changed(self) -> None:
         shown = (self._run.status, self._run.cancel_requested, _has_judged_replies(self._run))
         self._buttons.redraw_if_changed(shown, self._draw_actions)
 
@@ -182,7 +184,7 @@ class _RunPage:
         self._breakdowns.set_content(join_html([tag("h2", "Breakdown"), breakdowns]) if breakdowns else SafeHtml())
         if run.summary:
             self._suggest_tags(run.summary.by.get("tag", {}))
-        self._draw_buttons()
+        self._redraw_actions_if_changed()
 
     def _draw_progress(self) -> None:
         run = self._run
@@ -243,7 +245,7 @@ class _RunPage:
                 said = f"{parts.describe_refusal(error)}. Pramana tries again in a few seconds."
                 self._summary.set_content(tag("p", render_untrusted_text(said), class_="warn"))
                 with self._all:
-                    ui.timer(AGAIN_S, self._update_summary, once=True)
+                    ui.timer(RETRY_DELAY_S, self._update_summary, once=True)
 
     async def _draw_results(self) -> None:
         try:
@@ -296,7 +298,7 @@ class _RunPage:
 
     async def _follow_run(self) -> None:
         """Follow the run if it is under way and not followed yet; after an error, retry later."""
-        if self._should_not_follow():
+        if self._is_followed_or_ended():
             return
         try:
             last, counted = await self._find_newest_seq_and_count()
@@ -306,7 +308,7 @@ class _RunPage:
             elif error.status != 401:
                 self._schedule_follow()
             return
-        if self._should_not_follow():  # another call may have started to follow it meanwhile
+        if self._is_followed_or_ended():  # another call may have started to follow it meanwhile
             return
         self._follow_token = following = object()
         self._calls = {}  # the new stream begins with the calls under way
@@ -315,20 +317,20 @@ class _RunPage:
         self._timer.activate()
         self._context.follow(self._id, last, self._handle_event, partial(self._on_follow_end, following))
 
-    def _should_not_follow(self) -> bool:
-        """Return whether there is no reason to follow the run."""
+    def _is_followed_or_ended(self) -> bool:
+        """Return whether the run is followed already or has ended, or the page is gone."""
         return bool(self._follow_token) or self._run.status not in ACTIVE_STATUSES or self._all.is_deleted
 
     def _on_follow_end(self, follow_token: object) -> None:
         """Record the end of a listener; if the run is still under way, follow it again."""
         if self._follow_token is follow_token:
             self._follow_token = None
-            if not self._should_not_follow():
+            if not self._is_followed_or_ended():
                 self._schedule_follow()
 
     def _schedule_follow(self) -> None:
         with self._all:
-            ui.timer(AGAIN_S, self._follow_run, once=True)
+            ui.timer(RETRY_DELAY_S, self._follow_run, once=True)
 
     async def _find_newest_seq_and_count(self) -> tuple[int, int]:
         """Return the number of the newest result and the count of results up to it; keep the newest failures."""
@@ -378,7 +380,7 @@ class _RunPage:
 
     async def _on_timer(self) -> None:
         self._draw_progress()
-        if self._changed and clock.monotonic() - self._summed_at >= SUMMED_S and not self._redrawing.locked():
+        if self._changed and clock.monotonic() - self._summed_at >= SUMMARY_INTERVAL_S and not self._redrawing.locked():
             self._changed = False
             await self._refresh()
 

@@ -29,7 +29,7 @@ from pramana.show.web.pages.runs import SIGNS_BY_STATUS
 from pramana.show.web.pages.same_markup import render_answer, render_evidence, render_examples, render_progress
 from pramana.store.queue import ACTIVE_STATUSES
 
-LISTED_TESTS = 50
+MAX_LISTED_TESTS = 50
 DEFAULT_CALLS = 400
 POLL_INTERVAL_S = 1.0
 """How often the answer of a test under way is read again."""
@@ -44,7 +44,7 @@ async def show_same_page(context: PageContext) -> None:
     )
     if context.may(start_test):
         await _SameForm(context).draw()
-    found = await context.call(list_tests, PageRequest(page_size=LISTED_TESTS))
+    found = await context.call(list_tests, PageRequest(page_size=MAX_LISTED_TESTS))
     if not found.items and context.may(start_test):
         return
     parts.add_heading("Earlier tests")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pramana.analyse.numbers import format_duration, format_percent, pluralise
 from pramana.analyse.summary import KnownTotal
-from pramana.app.sameness import InstrumentView, PromptExampleView, ReplyCountView, SameView
+from pramana.app.sameness import PairInstrumentView, PromptExampleView, ReplyCountView, SameView
 from pramana.report.figures import format_cost
 from pramana.report.markup import (
     Column,
@@ -74,7 +74,7 @@ def render_evidence(view: SameView) -> SafeHtml:
     failed = f"{sum(view.failed):,} failed" if sum(view.failed) else ""
     tiles: list[tuple[HtmlChild, HtmlChild, HtmlChild]] = [
         ("Calls", f"{view.calls:,}", failed or (f"of at most {view.max_calls:,}" if view.max_calls else "")),
-        ("Pairs", f"{view.pairs:,}", f"{view.dropped:,} left out" if view.dropped else ""),
+        ("Pairs", f"{view.pairs:,}", f"{view.dropped:,} left out because a call failed" if view.dropped else ""),
         ("Odds against chance", format_odds(view.odds), "1,000 to 1 is proof"),
         ("Cost", format_cost(KnownTotal(view.cost_usd, int(view.is_cost_unknown))), ""),
         ("Tokens", f"{view.input_tokens + view.output_tokens:,}", f"{view.output_tokens:,} of them output"),
@@ -99,7 +99,7 @@ def render_evidence(view: SameView) -> SafeHtml:
     )
 
 
-def _make_row(view: InstrumentView) -> tuple[HtmlChild, ...]:
+def _make_row(view: PairInstrumentView) -> tuple[HtmlChild, ...]:
     values = [_format_value(view.name, each) for each in (view.first, view.second)]
     return (view.label, f"{view.pairs:,}", f"{view.differing:,}", *values, format_odds(view.odds))
 

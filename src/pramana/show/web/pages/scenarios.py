@@ -8,7 +8,7 @@ from nicegui import events, ui
 
 from pramana.app.runs import create_run
 from pramana.app.scenarios import (
-    LibraryView,
+    LibraryFileView,
     ScenarioPage,
     ScenarioView,
     copy_scenario,
@@ -326,10 +326,10 @@ async def show_library_section(context: PageContext) -> None:
         boxes = {each.file: parts.add_checkbox(_make_file_label(each)) for each in files}
 
 
-def _make_file_label(file: LibraryView) -> str:
+def _make_file_label(file: LibraryFileView) -> str:
     """Return the label of a library file.
 
-    >>> _make_file_label(LibraryView(file="multilingual/hindi.yaml", ids=("a", "b"), languages=("hi",), imported=1))
+    >>> _make_file_label(LibraryFileView(file="multilingual/hindi.yaml", ids=("a", "b"), languages=("hi",), imported=1))
     'multilingual/hindi.yaml: 2 scenarios (hi), 1 imported'
     """
     count, here = len(file.ids), file.imported

@@ -225,7 +225,7 @@ def _draw_server_settings(
         for name, label in _CHECKBOX_LABELS.items():
             fields[name] = parts.add_checkbox(label, current_settings[name])
         if is_for_this_machine_only:
-            parts.add_paragraph("Always allowed until the first token is created.", quiet=True)
+            parts.add_paragraph("Private addresses are always allowed until the first token is created.", quiet=True)
         with parts.open_box("grid"):
             for name, (label, hint) in _NUMBER_LABELS_AND_HINTS.items():
                 fields[name] = add_unclamped_number_field(

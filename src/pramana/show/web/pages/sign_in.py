@@ -24,11 +24,11 @@ from pramana.store.tokens import SESSION_DAYS
 COOKIE_LIFETIME_S = SESSION_DAYS * 24 * 3600
 MAX_URL_LENGTH = 2_000
 """Maximum length of the URL to return to."""
-FailureReason = Literal["wrong", "often", "away"]
+FailureReason = Literal["invalid_token", "too_many_attempts", "unavailable"]
 _MESSAGES_BY_REASON: dict[FailureReason, str] = {
-    "wrong": "This token is not valid. It may be mistyped, revoked or expired.",
-    "often": "Too many sign-in attempts from your address. Wait a minute and try again.",
-    "away": "The server cannot check tokens at the moment. Try again in a minute.",
+    "invalid_token": "This token is not valid. It may be mistyped, revoked or expired.",
+    "too_many_attempts": "Too many sign-in attempts from your address. Wait a minute and try again.",
+    "unavailable": "The server cannot check tokens at the moment. Try again in a minute.",
 }
 
 
@@ -98,7 +98,7 @@ async def _start_session(request: Request, secret: str, redirect_url: str) -> Re
     except UseCaseRefused as error:
         if get_request_user(request).role is not None:
             return RedirectResponse(redirect_url, 303)
-        why: FailureReason = {401: "wrong", 429: "often"}.get(error.status, "away")  # type: ignore[assignment] # one of them
+        why: FailureReason = {401: "invalid_token", 429: "too_many_attempts"}.get(error.status, "unavailable")  # type: ignore[assignment] # one of them
         return RedirectResponse(make_url("/sign-in", to=redirect_url, why=why), 303)
     answer = RedirectResponse(redirect_url, 303)
     answer.set_cookie(

@@ -9,7 +9,7 @@ from nicegui import ui
 
 from pramana.analyse.numbers import pluralise
 from pramana.app.runs import create_run
-from pramana.app.suites import CaseFilter, ListedView, TierView, list_cases, list_suites, read_suite, upload_suite
+from pramana.app.suites import CaseFilter, ListedSuiteView, TierView, list_cases, list_suites, read_suite, upload_suite
 from pramana.errors import Problem, fold_repeats
 from pramana.report.markup import (
     Column,
@@ -47,7 +47,7 @@ async def show_suites_page(context: PageContext) -> None:
     context.on_change({"suite"}, refresh)
 
 
-def _render_version(context: PageContext, suite: ListedView) -> SafeHtml:
+def _render_version(context: PageContext, suite: ListedSuiteView) -> SafeHtml:
     version = suite.version
     return tag(
         "section",

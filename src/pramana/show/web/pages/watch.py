@@ -15,25 +15,25 @@ from nicegui import background_tasks, ui
 
 from pramana import clock
 from pramana.analyse.numbers import pluralise
-from pramana.app.watch_alerts import check_now, publish, send_test
+from pramana.app.watch_alerts import check_now, send_test, set_public
 from pramana.app.watch_reports import WatchReportView, read_report
 from pramana.app.watches import WatchDetailView, accept, confirm, read, stop
 from pramana.report.markup import SafeHtml, join_html, render_untrusted_text, tag
 from pramana.show.web.kit import PageContext, UseCaseRefused, frame, parts
 from pramana.show.web.pages.watch_markup import (
-    group_findings,
+    group_instruments,
     make_watch_url,
     render_about,
+    render_alerts_and_periods,
     render_day,
     render_days,
-    render_history,
     render_legend,
     render_measurement,
     render_state,
 )
-from pramana.show.web.pages.watch_report_markup import render_beside, render_change
+from pramana.show.web.pages.watch_report_markup import render_change, render_facts_beside_statistic
 
-DEFAULT_DAYS = 90
+DEFAULT_SHOWN_DAYS = 90
 MAX_SHOWN_DAYS = 400
 MIN_SHOWN_DAYS = 7
 REPORT_PATIENCE_S = 2.0
@@ -94,7 +94,7 @@ class _WatchPage:
     def __init__(self, context: PageContext, view: WatchDetailView) -> None:
         self._context, self._view = context, view
         self._day = context.query.get("day")
-        self._first, self._last = self._choose_range(context.query.get("from"), context.query.get("to"))
+        self._first, self._last = self._parse_range_or_newest(context.query.get("from"), context.query.get("to"))
         self._is_default_range = "from" not in context.query
 
     # ── Drawing ──
@@ -137,13 +137,13 @@ class _WatchPage:
         self._busy.set_content(busy)
         self._draw_day()
         self._draw_range()
-        self._history.set_content(render_history(view))
+        self._history.set_content(render_alerts_and_periods(view))
 
     def _draw_range(self) -> None:
         view, first, last = self._view, self._first, self._last
         charts = (
             render_measurement(group, view, first, last, lambda day: make_watch_url(view, day=day.isoformat()) + "#day")
-            for group in group_findings(view.findings)
+            for group in group_instruments(view.findings)
         )
         self._charts.set_content(join_html(charts))
         shown = [each for each in view.days if first.isoformat() <= each.day <= last.isoformat()]
@@ -155,10 +155,10 @@ class _WatchPage:
     def _draw_zoom(self) -> None:
         parts.add_markup(tag("span", f"{self._first} to {self._last}", class_="number small", role="status"))
         for days, words in ZOOMS:
-            parts.add_button(words, partial(self._show_newest, days), small=True)
-        parts.add_button("All", partial(self._show_newest, MAX_SHOWN_DAYS), small=True)
-        parts.add_button("Earlier", partial(self._move, -1), small=True)
-        parts.add_button("Later", partial(self._move, 1), small=True)
+            parts.add_button(words, partial(self._show_newest_days, days), small=True)
+        parts.add_button("All", partial(self._show_newest_days, MAX_SHOWN_DAYS), small=True)
+        parts.add_button("Earlier", partial(self._shift_range_by_half, -1), small=True)
+        parts.add_button("Later", partial(self._shift_range_by_half, 1), small=True)
         parts.add_markup(
             tag("span", "Drag over a chart to zoom; choose a day to see its replies.", class_="quiet small screen-only")
         )
@@ -177,7 +177,7 @@ class _WatchPage:
 
     def _draw_actions(self) -> None:
         view, may = self._view, self._context.may
-        if may(publish):
+        if may(set_public):
             words = "Make private" if view.is_public else "Make public"
             parts.add_button(words, partial(self._publish, not view.is_public))
         if not view.is_active:
@@ -199,40 +199,40 @@ class _WatchPage:
 
     # ── The days shown ──
 
-    def _choose_range(self, first: str | None, last: str | None) -> tuple[date, date]:
+    def _parse_range_or_newest(self, first: str | None, last: str | None) -> tuple[date, date]:
         """Return the days of an address, or the newest ones."""
         begin, end = _parse_day(first), _parse_day(last)
         if begin and end and begin <= end and (end - begin).days < MAX_SHOWN_DAYS:
             return begin, end
-        return self._find_newest(DEFAULT_DAYS)
+        return self._make_newest_range(DEFAULT_SHOWN_DAYS)
 
-    def _find_newest(self, days: int) -> tuple[date, date]:
-        measured = _list_period_days(self._view)
+    def _make_newest_range(self, days: int) -> tuple[date, date]:
+        measured = _list_days_of_current_period(self._view)
         if not measured:
             today = _parse_day(self._view.created_at[:10]) or date.min
             return today, today + timedelta(days=MIN_SHOWN_DAYS - 1)
         last = max(measured[-1], measured[0] + timedelta(days=MIN_SHOWN_DAYS - 1))
         return max(measured[0], last - timedelta(days=days - 1)), last
 
-    def _show(self, first: date, last: date) -> None:
+    def _show_range(self, first: date, last: date) -> None:
         self._first, self._last, self._is_default_range = first, last, False
         self._draw_range()
         self._update_address()
 
-    def _show_newest(self, days: int) -> None:
-        self._show(*self._find_newest(days))
+    def _show_newest_days(self, days: int) -> None:
+        self._show_range(*self._make_newest_range(days))
 
-    def _move(self, direction: int) -> None:
+    def _shift_range_by_half(self, direction: int) -> None:
         days = (self._last - self._first).days + 1
         shift = timedelta(days=direction * max(1, days // 2))
-        self._show(self._first + shift, self._last + shift)
+        self._show_range(self._first + shift, self._last + shift)
 
     async def _on_range_dragged(self, event: Any) -> None:
         begin, first, last = event.args
         origin = _parse_day(str(begin))
         if origin is None:
             return
-        self._show(origin + timedelta(days=int(first)), origin + timedelta(days=max(int(last), int(first) + 2)))
+        self._show_range(origin + timedelta(days=int(first)), origin + timedelta(days=max(int(last), int(first) + 2)))
 
     def _update_address(self) -> None:
         chosen = {} if self._is_default_range else {"from": self._first.isoformat(), "to": self._last.isoformat()}
@@ -265,7 +265,7 @@ class _WatchPage:
 
     def _start_loading_report(self) -> "asyncio.Task[None]":
         """Read the report in the background: the forecasts of an endpoint's days take a second."""
-        return background_tasks.create(self._load_report(), name="report on a watch", context=self._beside)
+        return background_tasks.create(self._load_report(), name="load the report of a watch", context=self._beside)
 
     async def _load_report(self) -> None:
         try:
@@ -279,7 +279,7 @@ class _WatchPage:
 
     def _show_report(self, report: WatchReportView) -> None:
         self._change.set_content(render_change(report.change) if report.change else SafeHtml())
-        self._beside.set_content(render_beside(report))
+        self._beside.set_content(render_facts_beside_statistic(report))
 
     def _show_view(self, view: WatchDetailView) -> None:
         is_new = view.days != self._view.days or view.alerts != self._view.alerts
@@ -287,7 +287,7 @@ class _WatchPage:
         if is_new:
             self._start_loading_report()
         if self._is_default_range:
-            self._first, self._last = self._find_newest(DEFAULT_DAYS)
+            self._first, self._last = self._make_newest_range(DEFAULT_SHOWN_DAYS)
         self._draw()
 
     async def _check(self) -> None:
@@ -299,7 +299,7 @@ class _WatchPage:
             shown = "Anyone who has the address can then read its state, its charts and its alerts, but no reply."
             if not await parts.ask_confirmation("Make this watch public?", shown, "Make public"):
                 return
-        self._show_view(await self._context.call(publish, self._view.id, is_public=is_public))
+        self._show_view(await self._context.call(set_public, self._view.id, is_public=is_public))
 
     async def _send_test(self) -> None:
         sent = await self._context.call(send_test, self._view.id)
@@ -370,7 +370,7 @@ def _parse_day(text: str | None) -> date | None:
         return None
 
 
-def _list_period_days(view: WatchDetailView) -> list[date]:
+def _list_days_of_current_period(view: WatchDetailView) -> list[date]:
     """Return the days of the current period."""
     period = view.days[-1].period if view.days else None
     return [date.fromisoformat(each.day) for each in view.days if each.period == period]

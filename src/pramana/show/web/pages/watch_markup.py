@@ -59,7 +59,7 @@ GROUP_TITLES: Mapping[str, str] = {
     "speech_rate": "Speech rate",
     "quality": "Speech quality",
 }
-MIN_SPANS: Mapping[str, float] = {
+MIN_SPAN_BY_UNIT: Mapping[str, float] = {
     "share": 0.1,
     "rate": 0.1,
     "words": 10.0,
@@ -69,7 +69,7 @@ MIN_SPANS: Mapping[str, float] = {
     "nats": 0.1,
 }
 """The least that the scale of each unit spans."""
-HIGHEST_BY_UNIT: Mapping[str, float] = {"share": 1.0}
+MAX_VALUE_BY_UNIT: Mapping[str, float] = {"share": 1.0}
 NEWEST_DAYS = 14
 """Days that are listed at once; earlier ones are folded."""
 
@@ -156,12 +156,12 @@ class InstrumentGroup(NamedTuple):
 
     name: str
     title: str
-    findings: tuple[InstrumentView, ...]
+    instruments: tuple[InstrumentView, ...]
 
 
-def group_findings(findings: Sequence[InstrumentView]) -> list[InstrumentGroup]:
-    """Return the findings by measurement, so that both directions share a chart; those with alarms come first."""
-    by_name = {each.name: each for each in findings}
+def group_instruments(instruments: Sequence[InstrumentView]) -> list[InstrumentGroup]:
+    """Return the instruments by measurement, so that both directions share a chart; those with alarms come first."""
+    by_name = {each.name: each for each in instruments}
     groups, left = [], dict(by_name)
     for group, names in INSTRUMENT_GROUPS.items():
         mine = tuple(left.pop(name) for name in names if name in left)
@@ -169,16 +169,16 @@ def group_findings(findings: Sequence[InstrumentView]) -> list[InstrumentGroup]:
             groups.append(InstrumentGroup(group, GROUP_TITLES.get(group, mine[0].title.capitalize()), mine))
     groups += [InstrumentGroup(each.name, each.title.capitalize(), (each,)) for each in left.values()]
     severity = list(SIGNS_BY_LEVEL)
-    return sorted(groups, key=lambda each: min(severity.index(finding.level) for finding in each.findings) > 1)
+    return sorted(groups, key=lambda each: min(severity.index(instrument.level) for instrument in each.instruments) > 1)
 
 
 def make_series(group: InstrumentGroup, view: WatchDetailView) -> Series:
     """Return what the chart of a measurement shows."""
-    main = group.findings[0]
-    marks = _list_marks(group, view)
-    names = {each.name for each in group.findings}
+    main = group.instruments[0]
+    marks = _find_marks_by_day(group, view)
+    names = {each.name for each in group.instruments}
     points = tuple(SeriesPoint(date.fromisoformat(each.day), each.value, marks.get(each.day)) for each in main.scores)
-    changed = next((each.first_days for each in group.findings if each.level in ("notice", "alarm")), None)
+    changed = next((each.first_days for each in group.instruments if each.level in ("notice", "alarm")), None)
     mine = [each for each in view.days if each.period == view.period]
     measured = [each.day for each in mine if each.status == "measured"]
     reference = measured[: INSTRUMENTS[main.name].reference_days] if main.name in INSTRUMENTS else []
@@ -186,10 +186,10 @@ def make_series(group: InstrumentGroup, view: WatchDetailView) -> Series:
         group.title,
         points,
         lambda value: format_value(main.unit, value),
-        MIN_SPANS.get(main.unit, 0.0),
-        HIGHEST_BY_UNIT.get(main.unit, math.inf),
+        MIN_SPAN_BY_UNIT.get(main.unit, 0.0),
+        MAX_VALUE_BY_UNIT.get(main.unit, math.inf),
         main.baseline_band,
-        tuple(_list_limits(group)),
+        tuple(_list_tolerance_limits(group)),
         tuple(map(date.fromisoformat, reference)),
         (date.fromisoformat(main.baseline.first_day), date.fromisoformat(main.baseline.last_day))
         if main.baseline
@@ -211,9 +211,9 @@ def _list_missing_days(days: Sequence[WatchDayView]) -> Iterator[date]:
         day += timedelta(days=1)
 
 
-def _list_marks(group: InstrumentGroup, view: WatchDetailView) -> dict[str, MarkKind]:
+def _find_marks_by_day(group: InstrumentGroup, view: WatchDetailView) -> dict[str, MarkKind]:
     """Return the days on which this measurement first reached a level, from the alerts."""
-    names = {each.name for each in group.findings}
+    names = {each.name for each in group.instruments}
     found: dict[str, MarkKind] = {}
     for alert in view.alerts:
         named = alert.body.get("instruments", ())
@@ -222,9 +222,9 @@ def _list_marks(group: InstrumentGroup, view: WatchDetailView) -> dict[str, Mark
     return found
 
 
-def _list_limits(group: InstrumentGroup) -> Iterator[SeriesLimit]:
+def _list_tolerance_limits(group: InstrumentGroup) -> Iterator[SeriesLimit]:
     """Yield where the tolerance of each direction ends, in the unit that users see."""
-    for each in group.findings:
+    for each in group.instruments:
         if each.baseline is not None and each.name in INSTRUMENTS:
             end = INSTRUMENTS[each.name].to_shown(each.baseline.high + each.alarm_tolerance)
             yield SeriesLimit("tolerance", min(1.0, max(0.0, end)) if each.unit == "share" else end)
@@ -234,7 +234,7 @@ def render_measurement(
     group: InstrumentGroup, view: WatchDetailView, first: date, last: date, make_day_url: Callable[[date], str] | None
 ) -> SafeHtml:
     """Return the chart of a measurement with its latest value and what each direction says."""
-    main = group.findings[0]
+    main = group.instruments[0]
     latest = format_value(main.unit, main.latest.value) if main.latest else "–"
     band = " to ".join(format_value(main.unit, each) for each in main.baseline_band or ())
     about = f"baseline {band}" if band else f"{main.collected_days} of {main.needed_days} days of the baseline"
@@ -252,8 +252,8 @@ def render_measurement(
             tag("span", f"on {main.latest.day}, " if main.latest else "", about, class_="quiet small"),
         ),
         draw_series(make_series(group, view), first, last, make_day_url),
-        tag("ul", (tag("li", _render_direction(each)) for each in group.findings), class_="lines small"),
-        *(tag("p", _describe_today(each), class_="warn") for each in group.findings if each.is_today_outside),
+        tag("ul", (tag("li", _render_direction(each)) for each in group.instruments), class_="lines small"),
+        *(tag("p", _describe_today(each), class_="warn") for each in group.instruments if each.is_today_outside),
         class_="card instrument",
         aria_label=group.title,
     )
@@ -294,7 +294,11 @@ LEGEND: Sequence[tuple[str, str, str]] = (
     ("dot", "a day", ""),
     ("band", "lowest to highest day of the baseline", "band"),
     ("baseline", "days of the baseline", "baseline-days"),
-    ("reference", "reference days, which have no value", "reference-days"),
+    (
+        "reference",
+        "reference days: their replies are compared with later days, so they have no value of their own",
+        "reference-days",
+    ),
     ("changed", "when the change may have begun", "changed-days"),
 )
 
@@ -306,7 +310,7 @@ def render_legend() -> SafeHtml:
         for kind, words, class_ in LEGEND
     ]
     limit = tag("path", class_="limit", d="M0 7H28")
-    items.append(tag("li", tag("svg", limit, viewBox="0 0 28 14", aria_hidden="true"), "end of the tolerance"))
+    items.append(tag("li", tag("svg", limit, viewBox="0 0 28 14", aria_hidden="true"), "limit of the tolerance"))
     missing = tag("path", class_="missing-days", d="M14 14V4")
     items.append(tag("li", tag("svg", missing, viewBox="0 0 28 14", aria_hidden="true"), "missing day"))
     items += [
@@ -336,7 +340,7 @@ def render_days(view: WatchDetailView, days: Sequence[WatchDayView]) -> SafeHtml
 
 
 def _render_days_table(view: WatchDetailView, days: Sequence[WatchDayView], caption: str) -> SafeHtml:
-    groups = group_findings(view.findings)
+    groups = group_instruments(view.findings)
     columns = (
         Column("Day", is_row_header=True),
         Column("State"),
@@ -347,7 +351,7 @@ def _render_days_table(view: WatchDetailView, days: Sequence[WatchDayView], capt
     values = {
         (each.name, score.day): format_value(main.unit, score.value)
         for each in groups
-        for main in each.findings[:1]
+        for main in each.instruments[:1]
         for score in main.scores
     }
     rows = (
@@ -378,24 +382,25 @@ def render_day_state(day: WatchDayView) -> SafeHtml:
 
 def render_run_links(day: WatchDayView) -> SafeHtml:
     """Return links to the runs of a day, where its replies are."""
-    links = [_link_run(each, f"Replies of {day.day}", place) for place, each in enumerate(day.runs)]
+    links = [_render_replies_link(each, f"Replies of {day.day}", place) for place, each in enumerate(day.runs)]
     links += [
-        _link_run(each, f"Confirming batch of {day.day}", place) for place, each in enumerate(day.confirming_runs)
+        _render_replies_link(each, f"Confirming batch of {day.day}", place)
+        for place, each in enumerate(day.confirming_runs)
     ]
     return tag("span", join_html(links, ", ")) if links else tag("span", "–", class_="quiet")
 
 
-def _link_run(run: str, label: str, place: int) -> SafeHtml:
+def _render_replies_link(run_id: str, label: str, index: int) -> SafeHtml:
     words = "Confirming batch" if label.startswith("Confirming") else "Replies"
-    number = f" {place + 1}" if place else ""
-    return tag("a", f"{words}{number}", href=make_url(f"/runs/{run}"), aria_label=f"{label}{number}")
+    number = f" {index + 1}" if index else ""
+    return tag("a", f"{words}{number}", href=make_url(f"/runs/{run_id}"), aria_label=f"{label}{number}")
 
 
 def render_day(view: WatchDetailView, day: WatchDayView) -> SafeHtml:
     """Return one day: its state, its values beside the baseline, and its replies."""
     rows: list[tuple[HtmlChild, ...]] = []
-    for group in group_findings(view.findings):
-        main = group.findings[0]
+    for group in group_instruments(view.findings):
+        main = group.instruments[0]
         value = next((each.value for each in main.scores if each.day == day.day), None)
         if value is not None:
             band = " to ".join(format_value(main.unit, each) for each in main.baseline_band or ()) or "–"
@@ -424,12 +429,12 @@ def render_day(view: WatchDetailView, day: WatchDayView) -> SafeHtml:
             f" · {day.answered:,} of {day.planned:,} calls answered" if day.planned else None,
         ),
         render_table(f"Values of {day.day}", columns, rows, hide_caption=True) if rows else None,
-        tag("div", *_list_day_buttons(day), compared, class_="row below"),
+        tag("div", *_list_run_links_of_day(day), compared, class_="row below"),
         class_="stack",
     )
 
 
-def _list_day_buttons(day: WatchDayView) -> Iterator[SafeHtml]:
+def _list_run_links_of_day(day: WatchDayView) -> Iterator[SafeHtml]:
     for place, run in enumerate(day.runs):
         words = "Show the replies" if not place else f"Show the replies, run {place + 1}"
         yield tag("a", words, class_="btn primary", href=make_url(f"/runs/{run}"))
@@ -448,7 +453,7 @@ def _find_comparable_run(view: WatchDetailView, day: WatchDayView) -> str | None
 # ── Periods and alerts ──
 
 
-def render_history(view: WatchDetailView) -> SafeHtml:
+def render_alerts_and_periods(view: WatchDetailView) -> SafeHtml:
     """Return the alerts and the periods of a watch."""
     return join_html([_render_alerts(view), _render_periods(view)])
 
@@ -465,7 +470,7 @@ def _render_alerts(view: WatchDetailView) -> SafeHtml | None:
     )
     rows = (
         (
-            render_with_sign(*_sign_alert(each.level)),
+            render_with_sign(*_choose_alert_sign(each.level)),
             render_link(make_watch_url(view, day=each.day) + "#day", each.day),
             render_untrusted_text(each.sentence, 500),
             render_time(each.created_at),
@@ -476,7 +481,7 @@ def _render_alerts(view: WatchDetailView) -> SafeHtml | None:
     return tag("section", tag("h2", "Alerts"), render_table("Alerts, newest first", columns, rows, hide_caption=True))
 
 
-def _sign_alert(level: str) -> tuple[str, str, str]:
+def _choose_alert_sign(level: str) -> tuple[str, str, str]:
     sign, look = SIGNS_BY_LEVEL["alarm" if level == "alarm" else "notice"]
     return sign, level, look
 

@@ -42,7 +42,9 @@ def render_change(change: ChangeReportView) -> SafeHtml:
             "p",
             "It probably began on ",
             tag("strong", first),
-            f"; with 95 % of the weight between {among[0]} and {among[1]}" if among and among[0] != among[1] else None,
+            f"; 95 % of the evidence points to a day between {among[0]} and {among[1]}"
+            if among and among[0] != among[1]
+            else None,
             ".",
         )
         if first
@@ -100,7 +102,7 @@ def _render_categories(shifts: Sequence[CategoryShiftView]) -> SafeHtml | None:
 
 def _render_pair(pair: ReplyPairView) -> SafeHtml:
     sides = (pair.base, pair.new)
-    texts = (_read_text(pair.base), _read_text(pair.new))
+    texts = (_describe_side_reply(pair.base), _describe_side_reply(pair.new))
     shown = (
         tag("section", tag("p", name, " ", render_outcome(side.outcome), class_="row"), marked, _render_reason(side))
         for name, side, marked in zip(("Baseline", "Last day"), sides, mark_word_changes(*texts), strict=True)
@@ -110,7 +112,7 @@ def _render_pair(pair: ReplyPairView) -> SafeHtml:
     return tag("details", words, tag("div", asked, tag("div", shown, class_="halves below"), class_="stack below"))
 
 
-def _read_text(side: SideReplyView) -> str:
+def _describe_side_reply(side: SideReplyView) -> str:
     return describe_reply(side.reply or "", side.tool_calls, max_call_length=None)
 
 
@@ -121,7 +123,7 @@ def _render_reason(side: SideReplyView) -> SafeHtml | None:
 # ── Beside the statistic ──
 
 
-def render_beside(report: WatchReportView) -> SafeHtml:
+def render_facts_beside_statistic(report: WatchReportView) -> SafeHtml:
     """Return what is known beside the statistic: confirming batches, reported changes, hash consistency, own days."""
     return join_html(
         [

@@ -28,7 +28,7 @@ CALL_DURATION_NOTE = "It usually takes less than 30 seconds."
 """Measured by `benchmarks/first_call.py`."""
 POLL_INTERVAL_S = 0.5
 """Interval between two reads of a download's progress."""
-MAX_RUNS_OF_NEW_STORE = 5
+MIN_RUNS_OF_USED_STORE = 5
 """Number of runs from which a store no longer counts as new."""
 
 
@@ -129,7 +129,7 @@ def find_untried_models(runs: Sequence[RunView]) -> tuple[str, ...]:
     asked = {model for run in runs for model in run.models}
     return (
         tuple(each for each in ("local", "local-voice") if each not in asked)
-        if len(runs) < MAX_RUNS_OF_NEW_STORE
+        if len(runs) < MIN_RUNS_OF_USED_STORE
         else ()
     )
 

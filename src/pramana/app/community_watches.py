@@ -48,7 +48,11 @@ class CommunityWatchView(View, frozen=True, kw_only=True):
     level: PublicLevel
     sentence: str
     notice_statistic: Annotated[
-        float, Meta(description="Of the contributor after the ignored ones, divided by the number of contributors")
+        float,
+        Meta(
+            description="The highest statistic of a contributor, without the highest ones that are ignored as possibly "
+            "made up, divided by the number of contributors"
+        ),
     ]
     alarm_statistic: float
     notice_threshold: float
@@ -103,8 +107,8 @@ def compute_community_watch(store: Store, wanted: CommunityWatchRequest) -> Comm
             ContributorView(
                 measured_days=each.measured_days,
                 is_complete=each.is_complete,
-                notice_statistic=_find_last(each.notice),
-                alarm_statistic=_find_last(each.alarm),
+                notice_statistic=_find_last_value(each.notice),
+                alarm_statistic=_find_last_value(each.alarm),
             )
             for each in series
         ),
@@ -115,5 +119,5 @@ def _make_no_results_error(model: str) -> NotFound:
     return NotFound(f"no contributor with a token has submitted results of {quote_text(model)} for a known suite")
 
 
-def _find_last(values_by_day: Mapping[str, float]) -> float:
+def _find_last_value(values_by_day: Mapping[str, float]) -> float:
     return values_by_day[max(values_by_day)] if values_by_day else 0.0
