@@ -22,24 +22,24 @@ from pramana.score.judge import Judge
 from pramana.score.panel import PANEL_SEPARATOR
 from pramana.score.scorers import ScorerRunner, find_planned_scorers
 from pramana.score.scoring import NO_JUDGE_REASON, VOICE_JUDGE_REASON, ReplyChecker
-from pramana.score.similarity import Similarity, make_embed
-from pramana.score.speech import CallScoring
+from pramana.score.similarity import SimilarityScorer, make_embed
+from pramana.score.speech import CallScorer
 from pramana.store.store import Store
 
 # ── Judges, similarity and scorers ──
 
 
-def make_call_scoring(store: Store, plan: Plan, accounts: RunClients) -> CallScoring:
+def make_call_scoring(store: Store, plan: Plan, accounts: RunClients) -> CallScorer:
     """Return what measures the calls of a plan."""
-    return CallScoring(store.blobs.get, accounts.make_recording_recognition(plan.stt), by_whisper=plan.stt is None)
+    return CallScorer(store.blobs.get, accounts.make_recording_recognition(plan.stt), by_whisper=plan.stt is None)
 
 
 def make_scoring(
     plan: Plan,
     target: Target,
     accounts: RunClients,
-    similarity: Similarity,
-    call_scoring: CallScoring,
+    similarity: SimilarityScorer,
+    call_scoring: CallScorer,
     scorers: ScorerRunner,
     no_judge_reason: str = "",
 ) -> ReplyChecker:
@@ -107,12 +107,12 @@ def open_scorers(
     )
 
 
-def make_similarity(plan: Plan, accounts: RunClients) -> Similarity:
+def make_similarity(plan: Plan, accounts: RunClients) -> SimilarityScorer:
     """Return what scores `semantic_similarity`: by the embedder of a plan, or by the embedded model."""
     if (embedder := plan.embedder) is None:
-        return Similarity()
+        return SimilarityScorer()
     asked = make_embed(accounts.get_embedding_client(embedder), embedder.model)
-    return Similarity(asked, f"{embedder.provider}:{embedder.model}")
+    return SimilarityScorer(asked, f"{embedder.provider}:{embedder.model}")
 
 
 # ── Prices ──

@@ -28,7 +28,7 @@ from pramana.providers.kinds import providers
 from pramana.providers.voice.embedded import EmbeddedRecognition
 from pramana.providers.voice.vocabulary import FRAME_S, CallSetup, VoiceProvider
 from pramana.run.call import LOG_VERSION, Conversation, FinishedCall, Patience
-from pramana.score.speech import CallScoring
+from pramana.score.speech import CallScorer
 from pramana.score.timing import measure_times
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ async def _background_load() -> AsyncIterator[None]:
     recording, log = await asyncio.to_thread(_make_finished_call)
     ears = EmbeddedRecognition("bench")
     await ears.prepare()
-    scoring = CallScoring({"recording": recording, "log": log}.__getitem__, ears)
+    scoring = CallScorer({"recording": recording, "log": log}.__getitem__, ears)
     case = Case("scored", "scenario", (), Facets("information", "easy", "en"), script=(Line(SCORED_CALL_TEXTS[0]),))
     reply = Reply(SCORED_CALL_TEXTS[1], call=RecordedCall("recording", "log"))
     first = await scoring.score(case, reply)  # loads every model before any time is measured

@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from pramana import settings
 from pramana.analyse.border_prompts import make_border_cases
 from pramana.analyse.features import list_check_versions, make_border_days, make_features
-from pramana.analyse.instruments import DayFeatures, FeatureDay, is_day_usable
-from pramana.analyse.watch import InstrumentFinding, decide_period, find_highest_level
+from pramana.analyse.instruments import DayFeatures, MeasuredDay, is_day_usable
+from pramana.analyse.watch import InstrumentFinding, find_highest_level, find_instrument_findings
 from pramana.bench import WatchProgress, execute
 from pramana.errors import NotFound, StateConflict
 from pramana.hash import hash_case
@@ -253,8 +253,8 @@ def _end_day(store: Store, watch: Watch, day: WatchDay, run: Run | None, answers
         period = next(each for each in store.watches.list_periods(watch) if each.number == day.period)
         reason_for_period = explain_new_period(period.basis, basis)
         earlier = [] if reason_for_period else read_feature_days(store, watch, period, before=day.day)
-        findings = decide_period(
-            watch.instruments, [*earlier, FeatureDay(day.day, day.tie_break, features)], watch.baseline_days
+        findings = find_instrument_findings(
+            watch.instruments, [*earlier, MeasuredDay(day.day, day.tie_break, features)], watch.baseline_days
         )
         ended = EndedDay(
             status="measured",
@@ -288,11 +288,11 @@ def _explain_end(run: Run) -> str:
 
 def read_feature_days(
     store: Store, watch: Watch, period: WatchPeriod | int, *, before: str | None = None
-) -> list[FeatureDay]:
+) -> list[MeasuredDay]:
     """Return the measured days of a period in order, all or those before a day."""
     number = period if isinstance(period, int) else period.number
     return [
-        FeatureDay(each.day, each.tie_break, decode_features(each.features))
+        MeasuredDay(each.day, each.tie_break, decode_features(each.features))
         for each in store.watches.list_days(watch, number)
         if each.status == "measured" and (before is None or each.day < before)
     ]

@@ -28,7 +28,7 @@ from pramana.analyse.drift import (
 from pramana.analyse.power import AssumedModel, find_crossing, logistic
 
 SIMULATED_MONTHS = 200
-QUIET_DAYS = 5
+DAYS_BEFORE_CHANGE = 5
 """Days after the baseline before the change; the longer a watch has run, the sooner it sees one."""
 MAX_DRAWN_CALLS = 200
 """Up to so many calls a day, each reply is drawn; beyond, the passes of a day are taken as normal."""
@@ -84,7 +84,7 @@ def simulate_watch_delay(
     calls = cases * repeats if cases else None
     before = _Days(logits, calls, model.day_spread)
     after = _Days([logit - shift for logit in logits], calls, model.day_spread)
-    by_calls, rng = before.variance_by_calls, Random(seed)
+    by_calls, rng = before.variance_from_calls, Random(seed)
     ends = [_simulate_month(rng, before, after, by_calls, instruments) for _ in range(months)]
     return WatchDelay(_summarise([end.notice for end in ends]), _summarise([end.alarm for end in ends]))
 
@@ -122,7 +122,7 @@ class _Days:
         self._variances = [math.fsum(rate * (1 - rate) for rate in rates) / len(rates) for rates in by_effect]
 
     @property
-    def variance_by_calls(self) -> float:
+    def variance_from_calls(self) -> float:
         """The variance of a day's pass rate that its number of calls explains, as a baseline estimates it."""
         if self.calls is None:
             return 0.0
@@ -158,22 +158,24 @@ class _Reached(NamedTuple):
     alarm: int | None
 
 
-def _simulate_month(rng: Random, before: _Days, after: _Days, variance_by_calls: float, instruments: int) -> _Reached:
+def _simulate_month(rng: Random, before: _Days, after: _Days, variance_from_calls: float, instruments: int) -> _Reached:
     tie = 0.5 / before.calls if before.calls else 0.0
     baseline = [before.draw_failure_share(rng) for _ in range(BASELINE_DAYS)]
-    tolerance = max(MIN_TOLERANCE, math.sqrt(max(0.0, variance(baseline) - variance_by_calls)))
+    tolerance = max(MIN_TOLERANCE, math.sqrt(max(0.0, variance(baseline) - variance_from_calls)))
     scores = [share + rng.uniform(-tie, tie) for share in baseline]
     can_alarm = next_day_rank_correlation(scores) <= MAX_RANK_CORRELATION
 
     def days() -> Iterator[float]:
         yield from scores.copy()
-        for day in range(QUIET_DAYS + MONTH_DAYS):
-            scores.append((before if day < QUIET_DAYS else after).draw_failure_share(rng) + rng.uniform(-tie, tie))
+        for day in range(DAYS_BEFORE_CHANGE + MONTH_DAYS):
+            scores.append(
+                (before if day < DAYS_BEFORE_CHANGE else after).draw_failure_share(rng) + rng.uniform(-tie, tie)
+            )
             yield scores[-1]
 
     notice = None
     statistics = iterate_change_statistics(days(), BASELINE_DAYS, MIN_TOLERANCE)
-    for day, found in enumerate(statistics, 1 - QUIET_DAYS):
+    for day, found in enumerate(statistics, 1 - DAYS_BEFORE_CHANGE):
         if day < 1:
             continue
         if notice is None and found.value >= instruments * NOTICE.threshold:

@@ -13,9 +13,9 @@ from statistics import NormalDist
 from msgspec import Struct
 
 CONFIDENCE = 0.95
-EXACT_DISCORDANT = 1_000
+MAX_EXACT_FLIPS = 1_000
 """McNemar's test is summed in integers up to this many flips; beyond, in floating point, accurate to 1e-9."""
-EXACT_WORK = 2_000_000_000
+MAX_EXACT_BYTES = 2_000_000_000
 """Bytes that counting all assignments of signs may touch (about a second); beyond, the normal approximation is used."""
 MIN_CLUSTERS = 6
 """With fewer clusters, no exact test at 5 % could tell two runs apart, so an approximation should not either."""
@@ -23,9 +23,9 @@ MIN_CASES_OF_MEAN = 8
 """With fewer cases, the coverage of `skewed_mean_interval` falls below 94 %."""
 RATIO_TAIL_FACTOR = 0.8
 """The interval of a ratio leaves out this much less than it says, 4 % instead of 5 %: its coverage is approximate."""
-EXACT_FREEDOM = 200
+MAX_EXACT_DEGREES_OF_FREEDOM = 200
 """Student's quantile is exact up to this many degrees of freedom; beyond, a series is accurate to 1e-8."""
-EXACT_CASES = 1_000
+MAX_EXACT_CASES = 1_000
 """The power of McNemar's test is enumerated up to this many cases; beyond, a continuity correction is used."""
 
 
@@ -64,7 +64,7 @@ def mcnemar_p_value(lost: int, gained: int) -> float:
     flips, fewer = lost + gained, min(lost, gained)
     if 2 * fewer >= flips - 1:  # both tails together cover everything
         return 1.0
-    if flips <= EXACT_DISCORDANT:
+    if flips <= MAX_EXACT_FLIPS:
         return min(1.0, 2 * sum(math.comb(flips, each) for each in range(fewer + 1)) / (1 << flips))
     log_term = math.lgamma(flips + 1) - math.lgamma(fewer + 1) - math.lgamma(flips - fewer + 1)
     relative = term = 1.0
@@ -104,7 +104,7 @@ def sign_flip_p_value(differences: Sequence[int]) -> float:
     Differences are integers: a case's passes in the new run minus those in the base, over equally many repeats. If the
     runs do not differ, swapping the two sides of a case (all its repeats at once, so they may be dependent) changes
     nothing, and every assignment of signs is equally likely; p is the share of assignments whose sum is at least as far
-    from zero. All are counted exactly within `EXACT_WORK`: 1,500 changed cases of five repeats. Beyond, the sum is
+    from zero. All are counted exactly within `MAX_EXACT_BYTES`: 1,500 changed cases of five repeats. Beyond, the sum is
     treated as normal with a continuity correction, accurate to 0.001 there. With one repeat this is McNemar's test.
 
     >>> sign_flip_p_value([-3, -2, -3, -1, -2, -3])
@@ -115,7 +115,7 @@ def sign_flip_p_value(differences: Sequence[int]) -> float:
     if not seen:
         return 1.0
     slot = len(sizes) // 8 + 1  # bytes that hold any count up to 2 to the number of cases
-    if len(sizes) * (most + 1) * slot > EXACT_WORK:
+    if len(sizes) * (most + 1) * slot > MAX_EXACT_BYTES:
         deviation = math.sqrt(math.fsum(each * each for each in sizes))
         return min(1.0, 2 * NormalDist().cdf(-(seen - math.gcd(*sizes)) / deviation))
     # One big integer holds, in slots, how many assignments give the positive signs each total.
@@ -132,7 +132,7 @@ def cases_needed(difference: float, flipping: float, *, alpha: float = 0.05, pow
     """Return how many pairs detect a difference of this size if this share of cases flips in either direction.
 
     McNemar's exact test rejects with a probability of at least `power`, by enumeration. The share that flips is at
-    least the difference itself. Beyond `EXACT_CASES`, Connor's formula with a continuity correction is used.
+    least the difference itself. Beyond `MAX_EXACT_CASES`, Connor's formula with a continuity correction is used.
 
     >>> cases_needed(0.05, 0.2)
     658
@@ -141,7 +141,7 @@ def cases_needed(difference: float, flipping: float, *, alpha: float = 0.05, pow
     by_chance, by_effect = normal_quantile(1 - alpha), NormalDist().inv_cdf(power)
     spread = by_chance * math.sqrt(flipping) + by_effect * math.sqrt(max(0.0, flipping - difference * difference))
     uncorrected = (spread / difference) ** 2
-    if uncorrected > EXACT_CASES:
+    if uncorrected > MAX_EXACT_CASES:
         return math.ceil(uncorrected / 4 * (1 + math.sqrt(1 + 4 / (uncorrected * abs(difference)))) ** 2)
     return find_smallest(lambda cases: mcnemar_power(cases, difference, flipping, alpha=alpha) >= power)
 
@@ -292,12 +292,12 @@ def skewed_mean_interval(
 
 
 def student_quantile(confidence: float, freedom: int) -> float:
-    """Return Student's two-sided quantile, exact up to `EXACT_FREEDOM` degrees of freedom.
+    """Return Student's two-sided quantile, exact up to `MAX_EXACT_DEGREES_OF_FREEDOM` degrees of freedom.
 
     >>> round(student_quantile(0.95, 1), 3), round(student_quantile(0.95, 30), 3)
     (12.706, 2.042)
     """
-    if freedom <= EXACT_FREEDOM:
+    if freedom <= MAX_EXACT_DEGREES_OF_FREEDOM:
         angle = _find_crossing(lambda angle: _student_chance(angle, freedom) < confidence, 0.0, math.pi / 2)
         return math.sqrt(freedom) * math.tan(angle)
     z = normal_quantile(confidence)  # Cornish and Fisher's series

@@ -20,7 +20,7 @@ from pramana.analyse.drift import (
     NOTICE,
     iterate_change_statistics,
 )
-from pramana.analyse.instruments import INSTRUMENTS, FeatureDay, score_days
+from pramana.analyse.instruments import INSTRUMENTS, MeasuredDay, score_days
 
 FORECAST_CHANGES = (0.05, 0.10, 0.20)
 MIN_MEASURED_DAYS = 5
@@ -54,7 +54,7 @@ class EndpointReport(Struct, frozen=True):
     delays: tuple[DelayForecast, ...]
 
 
-def report_endpoint(days: Sequence[FeatureDay], baseline_days: int, instrument_count: int) -> EndpointReport | None:
+def report_endpoint(days: Sequence[MeasuredDay], baseline_days: int, instrument_count: int) -> EndpointReport | None:
     """Return the report of the days of a period; None for fewer than five days with verdicts."""
     instrument = INSTRUMENTS["pass_rate_down"]
     measured = score_days(instrument, days, baseline_days)

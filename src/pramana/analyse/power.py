@@ -15,7 +15,7 @@ from statistics import NormalDist
 from msgspec import Struct
 
 from pramana.analyse.intervals import (
-    EXACT_CASES,
+    MAX_EXACT_CASES,
     MIN_CLUSTERS,
     cases_needed,
     mcnemar_power,
@@ -25,7 +25,7 @@ from pramana.analyse.mean_bounds import cases_to_exclude_loss
 
 POWER = 0.8
 """How probably a change of the size in question is found."""
-CASE_SPREAD = 2.0
+DEFAULT_CASE_SPREAD = 2.0
 """Standard deviation of the cases' logits where the share that flips is not known: most cases nearly always pass."""
 MAX_CASE_SPREAD = 50.0
 """Beyond it, fewer than one case in a hundred flips by chance."""
@@ -33,7 +33,7 @@ MAX_CASES = 1_000_000
 MAX_SUMMED_REPEATS = 30
 """More repeats than these change in hardly any more cases."""
 GRID_STEPS_PER_LOGIT = 0.75
-_REACH = 6.0
+_REACH_DEVIATIONS = 6.0
 """How many standard deviations of the cases an integral covers to either side."""
 
 
@@ -50,7 +50,7 @@ def logistic(logit: float) -> float:
 def _make_normal_grid(steps_per_deviation: int) -> tuple[list[float], list[float]]:
     """Return points and weights of the integral over a normal distribution: the trapezoidal rule, accurate to 1e-6."""
     steps = max(4, steps_per_deviation)
-    nodes = [step / steps for step in range(-round(_REACH * steps), round(_REACH * steps) + 1)]
+    nodes = [step / steps for step in range(-round(_REACH_DEVIATIONS * steps), round(_REACH_DEVIATIONS * steps) + 1)]
     return nodes, [NormalDist().pdf(node) / steps for node in nodes]
 
 
@@ -127,7 +127,7 @@ def fit_model(pass_rate: float, flip_share: float | None = None, day_spread: flo
         return AssumedModel(mean, spread, day_spread)
 
     if flip_share is None:
-        return with_spread(CASE_SPREAD)
+        return with_spread(DEFAULT_CASE_SPREAD)
     if flip_share >= 2 * pass_rate * (1 - pass_rate):
         return with_spread(0.0)
     if with_spread(MAX_CASE_SPREAD).flip_share() >= flip_share:
@@ -178,7 +178,7 @@ class CaseDifference(Struct, frozen=True):
         correction; and at least six cases have to change, since fewer never reject. In simulations, the power of the
         shipped test was from equal to 5 points above, the most for large losses in few cases.
         """
-        if self.repeats == 1 and cases <= EXACT_CASES:
+        if self.repeats == 1 and cases <= MAX_EXACT_CASES:
             return mcnemar_power(cases, self.loss, self.flip_share, alpha=alpha)
         if cases < MIN_CLUSTERS:
             return 0.0

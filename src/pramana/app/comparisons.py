@@ -506,7 +506,7 @@ def change_view(change: Change) -> TimeView | WordsView:
     }
     if change.is_time:
         return TimeView(**both, unit="seconds", ratio=_replace_infinite_bounds(change.ratio))
-    return WordsView(**both, unit="share of words", p_value=change.p_value, words=change.words)
+    return WordsView(**both, unit="share of words", p_value=change.p_value, words=change.word_counts)
 
 
 def _replace_infinite_bounds(bounds: Range) -> _Bounds:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from pramana.analyse.endpoints import Decision, EndpointFinding, InstrumentEvidence, collect_pairs
+from pramana.analyse.endpoints import Decision, EndpointFinding, InstrumentEvidence, make_endpoint_test
 from pramana.analyse.numbers import format_duration, pluralise
 from pramana.analyse.same_power import Change, simulate_seen_shares
 from pramana.app import App, User, use_case
@@ -164,7 +164,7 @@ def same_view(store: Store, run: Run, models: tuple[str, str] | None = None) -> 
     """Return the answer of a stored run with its evidence."""
     reading = read_pairs(store, run, models)
     pairs, (first, second) = reading.pairs, reading.models
-    finding = collect_pairs(pairs).find()
+    finding = make_endpoint_test(pairs).make_finding()
     spent = store.results.sum_spending(run.id)
     border_prompts = len({pair.prompt for pair in pairs if pair.is_border})
     seen = simulate_seen_shares(pairs) if finding.decision == "no_difference" else ()

@@ -232,7 +232,7 @@ class _Session:
 
     def show_progress(self, progress: "Progress") -> None:
         """Show the progress of a run that did not exist when the session began."""
-        self._live.set_expected(progress.run.expected)
+        self._live.set_expected_count(progress.run.expected)
         self._live(progress)
 
 
