@@ -279,13 +279,13 @@ def test_border_prompts_are_a_second_run_of_the_day_within_its_budget(store: Sto
     assert (day.status, day.planned, day.answered) == ("measured", CASES, CASES)
     assert bench.model.calls == CASES + 24 * ANSWERS_PER_PROMPT
     assert [each.purpose for each in store.watches.list_runs(bench.watch)] == ["batch", "answers"]
-    borders = [each for each in decode_features(day.features).prompts if each.variant == "border"]
+    borders = [each for each in decode_features(day.features_json).prompts if each.variant == "border"]
     assert len(borders) == 24
     assert {sum(each.answers.values()) for each in borders} == {ANSWERS_PER_PROMPT}
     assert [each.collected_days for each in bench.view.findings] == [1, 1, 1]
     bench.model.cost_usd = 5.0  # the cases use up the budget of the day
     day = bench.measure(1).day
-    assert (day.status, len(decode_features(day.features).prompts)) == ("measured", CASES)
+    assert (day.status, len(decode_features(day.features_json).prompts)) == ("measured", CASES)
 
 
 def test_border_prompts_are_refused_where_they_cannot_be_sent(store: Store) -> None:

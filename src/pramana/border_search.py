@@ -16,10 +16,10 @@ from pramana.analyse.border_prompts import MAX_BORDER_PROMPTS, make_border_cases
 from pramana.model import Ask, Case, Reply, Request, Turn
 from pramana.providers.logprobs import read_first_token_logprobs
 
-ANSWER_LENGTHS = (1, 16)
+MAX_ANSWER_TOKENS_TO_TRY = (1, 16)
 """Max output tokens, tried in this order: some models take no fewer than 16."""
-CALLS_AT_ONCE = 4
-PROMPTS_WITH_LOGPROBS = 4
+MAX_CONCURRENT_CALLS = 4
+PROMPT_COUNT_WITH_LOGPROBS = 4
 """Where logprobs are offered, as many prompts are kept, even if their answers do not vary: a few prompts, each sent
 often, show a shift of logprobs soonest."""
 SendCandidate = Callable[[Case, int, Mapping[str, Any]], Awaitable[Reply | None]]
@@ -65,7 +65,7 @@ async def find_border_prompts(
     """
     candidates = make_border_cases()[: max(0, max_calls // (2 * len(sends)))]
     search = _Search(sends, max_calls, parameters, seed)
-    for length in ANSWER_LENGTHS:
+    for length in MAX_ANSWER_TOKENS_TO_TRY:
         search.length = length
         if candidates and await search.is_answered(candidates[0]):
             break
@@ -81,7 +81,7 @@ async def find_border_prompts(
     ranked = rank_by_entropy(search.answers)[:max_prompts]
     varying_count, has_logprobs = len(ranked), search.has_logprobs
     if has_logprobs:
-        ranked = [*ranked, *(each.id for each in candidates if each.id not in ranked)][:PROMPTS_WITH_LOGPROBS]
+        ranked = [*ranked, *(each.id for each in candidates if each.id not in ranked)][:PROMPT_COUNT_WITH_LOGPROBS]
     by_id = {each.id: each for each in candidates}
     return BorderSearch(
         tuple(by_id[each] for each in ranked), search.parameters, search.calls, has_logprobs, varying_count
@@ -95,12 +95,12 @@ class _Search:
         self, sends: Sequence[SendCandidate], max_calls: int, parameters: Mapping[str, Any], seed: int
     ) -> None:
         self._sends, self._max_calls, self._given, self._seed = sends, max_calls, parameters, seed
-        self.length = ANSWER_LENGTHS[0]
+        self.length = MAX_ANSWER_TOKENS_TO_TRY[0]
         self.calls = self.rounds = 0
         self.answers: dict[str, Counter[str]] = {each.id: Counter() for each in make_border_cases()}
         self._repeats: Counter[str] = Counter()
         self._answered = self._with_logprobs = 0
-        self._slots = asyncio.Semaphore(CALLS_AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class _Search:
         replies = await self._send_to_all(case)
         is_answered = all(reply is not None and read_answer(reply.text) for reply in replies)
         if is_answered:
-            self._learn(case, replies)
+            self._count_answers(case, replies)
         return is_answered
 
     async def send_round(self, cases: Sequence[Case]) -> None:
@@ -130,9 +130,9 @@ class _Search:
         for case, replies in zip(cases, found, strict=True):
             if isinstance(replies, BaseException):  # raised once all calls under way have ended
                 raise replies
-            self._learn(case, replies)
+            self._count_answers(case, replies)
 
-    def _learn(self, case: Case, replies: Sequence[Reply | None]) -> None:
+    def _count_answers(self, case: Case, replies: Sequence[Reply | None]) -> None:
         for reply in replies:
             if reply is not None:
                 self._answered += 1

@@ -23,7 +23,7 @@ from pramana.analyse.border_prompts import make_border_cases
 from pramana.analyse.features import list_check_versions, make_border_days, make_features
 from pramana.analyse.instruments import DayFeatures, MeasuredDay, is_day_usable
 from pramana.analyse.watch import InstrumentFinding, find_highest_level, find_instrument_findings
-from pramana.bench import WatchProgress, execute
+from pramana.bench import ProgressCallback, execute
 from pramana.errors import NotFound, StateConflict
 from pramana.hash import hash_case
 from pramana.model import Plan, Result, Run
@@ -39,7 +39,7 @@ from pramana.store.watches import EndedDay, NewAlert, RunPurpose, Watch, WatchDa
 BUDGET_REASON = "the budget of the day was used up"
 ANSWERS_PER_PROMPT, MAX_ANSWER_TOKENS = 8, 16
 """Calls a day with each of the 24 border prompts, and the tokens of an answer: some models take no fewer than 16."""
-_MAX_DECISIONS = 5
+_MAX_DECISION_ATTEMPTS = 5
 """Attempts to decide a day while other processes end earlier ones."""
 
 
@@ -58,7 +58,7 @@ async def measure_day(
     store: Store,
     watch: Watch,
     *,
-    progress: WatchProgress | None = None,
+    on_progress: ProgressCallback | None = None,
     stop: Stop | None = None,
     reach: ProviderAccess | None = None,
 ) -> DayMeasurement:
@@ -66,13 +66,13 @@ async def measure_day(
 
     Raises `AlreadyRunning` while another process measures this day.
     """
-    settle_past_days(store, watch)
+    end_unfinished_past_days(store, watch)
     today = find_today()
     day = store.watches.find_day(watch, today)
     if day is not None and day.status != "measuring":
         return DayMeasurement(day)
     stop = Stop() if stop is None else stop
-    reach = _restrict_reach(watch, reach or ProviderAccess())
+    reach = _restrict_provider_access(watch, reach or ProviderAccess())
     try:
         run, is_claimed = _find_or_create_run(store, watch, today, reach)
     except StateConflict:  # the watch was stopped, or another process has just measured the day
@@ -80,12 +80,12 @@ async def measure_day(
         if day is None or day.status == "measuring":
             raise
         return DayMeasurement(day)
-    run, is_over = await _continue_run(store, watch, today, run, progress, stop, reach, is_claimed=is_claimed)
+    run, is_over = await _continue_run(store, watch, today, run, on_progress, stop, reach, is_claimed=is_claimed)
     answers = None
     if is_over and "answers" in watch.instruments and remaining_budget(store, watch, today) > 0:
         answers, is_claimed = _find_or_create_run(store, watch, today, reach, "answers")
         answers, is_over = await _continue_run(
-            store, watch, today, answers, progress, stop, reach, is_claimed=is_claimed
+            store, watch, today, answers, on_progress, stop, reach, is_claimed=is_claimed
         )
     day = store.watches.find_day(watch, today)
     if day is None:
@@ -100,7 +100,7 @@ async def _continue_run(
     watch: Watch,
     day: str,
     run: Run,
-    progress: WatchProgress | None,
+    on_progress: ProgressCallback | None,
     stop: Stop,
     reach: ProviderAccess,
     *,
@@ -112,7 +112,7 @@ async def _continue_run(
     limits = _make_limits(store, watch, day, run.id)
     if limits is None:
         return run, True
-    run = await execute(store, run, limits, progress, stop, reach=reach, is_claimed=is_claimed)
+    run = await execute(store, run, limits, on_progress, stop, reach=reach, is_claimed=is_claimed)
     return run, _is_run_over(run)
 
 
@@ -129,7 +129,7 @@ async def confirm_watch(
     watch: Watch,
     *,
     budget_usd: float | None = None,
-    progress: WatchProgress | None = None,
+    on_progress: ProgressCallback | None = None,
     stop: Stop | None = None,
     reach: ProviderAccess | None = None,
 ) -> Run:
@@ -138,7 +138,7 @@ async def confirm_watch(
     It costs at most `budget_usd`, or as much as a day of the watch may cost.
     """
     today = find_today()
-    reach = _restrict_reach(watch, reach or ProviderAccess())
+    reach = _restrict_provider_access(watch, reach or ProviderAccess())
     hook = store.watches.make_claim(watch, today, "confirm", 0.0)
     request = make_day_request(watch, today)
     most = watch.budget_usd_per_day if budget_usd is None else budget_usd
@@ -146,10 +146,10 @@ async def confirm_watch(
         request, name=f"{request.name} (confirming)"[-100:], limits=replace(request.limits, max_cost_usd=most)
     )
     run = create_run(store, request, reach, watch.creator, holder=make_process_name(), hook=hook)
-    return await execute(store, run, request.limits, progress, stop, reach=reach, is_claimed=True)
+    return await execute(store, run, request.limits, on_progress, stop, reach=reach, is_claimed=True)
 
 
-def settle_past_days(store: Store, watch: Watch) -> None:
+def end_unfinished_past_days(store: Store, watch: Watch) -> None:
     """End earlier days that were begun and never ended, with the answers that they have; nothing is sent for them."""
     today = find_today()
     for day in store.watches.list_days(watch):
@@ -159,7 +159,7 @@ def settle_past_days(store: Store, watch: Watch) -> None:
                 _end_day(store, watch, day, *runs)
 
 
-def _restrict_reach(watch: Watch, reach: ProviderAccess) -> ProviderAccess:
+def _restrict_provider_access(watch: Watch, reach: ProviderAccess) -> ProviderAccess:
     """Return a reach that is restricted if the watch belongs to users of a server, wherever it is measured."""
     if watch.owner == "cli" or reach.is_for_other_users:
         return reach
@@ -182,7 +182,7 @@ def _find_or_create_run(
         return run, False
     tie_break = random.SystemRandom().uniform(-0.5, 0.5)
     hook = store.watches.make_claim(watch, day, purpose, tie_break)
-    request = make_day_request(watch, day) if purpose == "batch" else make_answers_request(watch, day)
+    request = make_day_request(watch, day) if purpose == "batch" else make_border_prompts_request(watch, day)
     return create_run(store, request, reach, watch.creator, holder=make_process_name(), hook=hook), True
 
 
@@ -192,7 +192,7 @@ def make_day_request(watch: Watch, day: str) -> RunRequest:
     return replace(watch.request, name=f"{watch.shown_name} {day}"[-100:], limits=limits, cache=False)
 
 
-def make_answers_request(watch: Watch, day: str) -> RunRequest:
+def make_border_prompts_request(watch: Watch, day: str) -> RunRequest:
     """Return the request for the border prompts of a day: sampled, so that their answers have a distribution."""
     return RunRequest(
         models=watch.request.models,
@@ -244,12 +244,12 @@ def _end_day(store: Store, watch: Watch, day: WatchDay, run: Run | None, answers
     encoded = msgspec.json.encode(features).decode()
     if not is_day_usable(features):
         reason = f"{answered:,} of {planned:,} calls were answered, fewer than 80 %{_explain_end(run)}"
-        missing = EndedDay(status="missing", reason=reason, features=encoded, **counts)
+        missing = EndedDay(status="missing", reason=reason, features_json=encoded, **counts)
         return store.watches.end_day(watch, day.day, missing)
-    basis = make_basis(run.plan, cases, results)
+    basis = make_period_basis(run.plan, cases, results)
     if borders is not None and answers_run is not None:
-        basis["border_prompts"] = make_basis(answers_run.plan, borders, ())
-    for attempt in range(_MAX_DECISIONS):
+        basis["border_prompts"] = make_period_basis(answers_run.plan, borders, ())
+    for attempt in range(_MAX_DECISION_ATTEMPTS):
         period = next(each for each in store.watches.list_periods(watch) if each.number == day.period)
         reason_for_period = explain_new_period(period.basis, basis)
         earlier = [] if reason_for_period else read_feature_days(store, watch, period, before=day.day)
@@ -258,7 +258,7 @@ def _end_day(store: Store, watch: Watch, day: WatchDay, run: Run | None, answers
         )
         ended = EndedDay(
             status="measured",
-            features=encoded,
+            features_json=encoded,
             decision=make_decision(findings),
             basis=basis,
             new_period_reason=reason_for_period,
@@ -268,7 +268,7 @@ def _end_day(store: Store, watch: Watch, day: WatchDay, run: Run | None, answers
         try:
             return store.watches.end_day(watch, day.day, ended, len(earlier))
         except StateConflict:
-            if attempt == _MAX_DECISIONS - 1:
+            if attempt == _MAX_DECISION_ATTEMPTS - 1:
                 raise
     raise AssertionError  # the loop returns or raises
 
@@ -292,7 +292,7 @@ def read_feature_days(
     """Return the measured days of a period in order, all or those before a day."""
     number = period if isinstance(period, int) else period.number
     return [
-        MeasuredDay(each.day, each.tie_break, decode_features(each.features))
+        MeasuredDay(each.day, each.tie_break, decode_features(each.features_json))
         for each in store.watches.list_days(watch, number)
         if each.status == "measured" and (before is None or each.day < before)
     ]
@@ -347,7 +347,7 @@ def _make_alerts(watch: Watch, day: str, findings: Mapping[str, InstrumentFindin
 # ── What the days of a period have in common ──
 
 
-def make_basis(plan: Plan, cases: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Any]:
+def make_period_basis(plan: Plan, cases: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Any]:
     """Return what the days of a period have in common; it does not depend on the version of this program."""
     plain = json.loads(json.dumps(plan_to_plain(plan)))  # as it will be read from the store
     plain.pop("runner_version", None)
@@ -389,7 +389,7 @@ _PLAN_WORDS = {
     "embedder": "the embedding model",
     "stt": "the speech recognition",
     "scorers": "the scorers",
-    "variants": "the way in which cases are sent",
+    "variants": "the modality or the audio condition",
     "suite": "the name of the suite",
     "voice": "the caller's voice",
 }

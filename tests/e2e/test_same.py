@@ -16,7 +16,7 @@ from pramana.model import Run
 from pramana.request import Limits
 from pramana.run import asking
 from pramana.run.engine import INTERRUPTED_BY_USER_REASON, Stop
-from pramana.sameness import SameRequest, create_same_run
+from pramana.sameness import SamenessRequest, create_sameness_run
 from pramana.store import open_store
 
 from ..loopback.openai import OpenAIWire
@@ -48,7 +48,7 @@ class EndedTest(NamedTuple):
 def run_test(
     *says: Any,
     servers: Sequence[Mapping[str, Any]] = ({}, {}),
-    watch: Callable[..., None] = lambda _, stop: None,
+    on_progress: Callable[..., None] = lambda _, stop: None,
     sittings: int = 1,
     **given: Any,
 ) -> EndedTest:
@@ -64,10 +64,10 @@ def run_test(
             stack.callback(store.close)
             models = tuple(f"{server.url}#m" for server in opened)
             limits = given.pop("limits", Limits(concurrency=4))
-            run = create_same_run(store, SameRequest(models=models, limits=limits, **{"seed": 1, **given}))
+            run = create_sameness_run(store, SamenessRequest(models=models, limits=limits, **{"seed": 1, **given}))
             for _ in range(sittings):
                 stop = Stop()
-                run = await asyncio.wait_for(execute(store, run, limits, partial(watch, stop=stop), stop), 60)
+                run = await asyncio.wait_for(execute(store, run, limits, partial(on_progress, stop=stop), stop), 60)
             return EndedTest(run, same_view(store, run), opened, stop)
 
     return asyncio.run(go())
@@ -120,7 +120,7 @@ def test_a_model_against_itself_is_allowed_and_named_a_null_test() -> None:
             store = open_store(home_store())
             try:
                 model = f"{server.url}#m"
-                run = create_same_run(store, SameRequest(models=(model, model), calls=80, seed=3))
+                run = create_sameness_run(store, SamenessRequest(models=(model, model), calls=80, seed=3))
                 return same_view(store, await execute(store, run, Limits(concurrency=4)))
             finally:
                 store.close()
@@ -173,7 +173,7 @@ def test_a_stopped_test_is_resumed_where_it_ended() -> None:
             stop(INTERRUPTED_BY_USER_REASON)
 
     tested = run_test(
-        make_answers("yes", "no"), make_answers("yes", "no", seed=2), watch=stop_early, calls=120, sittings=2
+        make_answers("yes", "no"), make_answers("yes", "no", seed=2), on_progress=stop_early, calls=120, sittings=2
     )
     assert (tested.run.status, tested.run.stored) == ("finished", 120)
     assert sum(server.count for server in tested.servers) <= 122
@@ -187,7 +187,7 @@ def test_an_interrupted_test_gives_the_answer_so_far() -> None:
 
     slow: Any = {"latency_s": 0.5}
     says = make_answers("yes", "no"), make_answers("yes", "no", seed=2)
-    tested = run_test(*says, servers=(slow, slow), watch=stop_early, calls=200)
+    tested = run_test(*says, servers=(slow, slow), on_progress=stop_early, calls=200)
     assert tested.run.status == "interrupted"
     assert 10 < tested.view.pairs < 60
 
@@ -210,7 +210,7 @@ def test_wrong_input_is_refused_before_anything_is_stored(given: dict[str, Any],
     store = open_store(home_store())
     try:
         with pytest.raises(PramanaError, match=message):
-            create_same_run(store, SameRequest(**{"models": ("fake", "fake"), **given}))
+            create_sameness_run(store, SamenessRequest(**{"models": ("fake", "fake"), **given}))
         assert store.runs.read_page()[1] == 0
     finally:
         store.close()

@@ -21,11 +21,11 @@ import pytest
 from click.testing import CliRunner
 
 from pramana import audio, settings
-from pramana.bench import Progress, WatchProgress, execute
+from pramana.bench import Progress, ProgressCallback, execute
 from pramana.embedded import quality
 from pramana.embedded.voice import speak
 from pramana.errors import PramanaError, RateLimited, WeightsMissing
-from pramana.hash import RecordDigester
+from pramana.hash import ResultDigester
 from pramana.loopback.voice import Agent, Script, VoiceLoopback
 from pramana.model import Case, Check, Outcome, Result, Run
 from pramana.planning import create_run
@@ -122,13 +122,13 @@ async def execute_run(
     files: list[Path],
     models: list[str],
     limits: Limits | None = None,
-    watch: WatchProgress | None = None,
+    on_progress: ProgressCallback | None = None,
     **given: Any,
 ) -> Run:
     """Execute a run; without explicit limits, callers wait only two seconds for an answer."""
     begun = create_run(store, RunRequest(paths=tuple(files), models=tuple(models), **given))
     patience = None if limits else PATIENCE
-    done = execute(store, begun, limits or Limits(), watch, call_patience=patience)
+    done = execute(store, begun, limits or Limits(), on_progress, call_patience=patience)
     return await asyncio.wait_for(done, 600)  # of virtual time
 
 
@@ -225,13 +225,15 @@ def test_concurrency_does_not_affect_the_times_of_an_embedded_agent(
     models = ["fake:fixed=At nine.", "fake:fixed=At ten."]
     p50, at_once = {}, set[int]()
 
-    def watch(progress: Progress) -> None:
+    def on_progress(progress: Progress) -> None:
         at_once.add(sum(count for stage, count in progress.count_calls().items() if stage != "scoring"))
 
     for concurrency, cases in ((8, 4), (1, 3)):
         file = write_scenarios(tmp_path / "s.yaml", *(make_scenario(f"q-{number}", "Open?") for number in range(cases)))
         home = tmp_path / f"home-{concurrency}"
-        spoken = call_all(home, [file], models, Limits(concurrency=concurrency), watch=watch, modalities=("voice",))
+        spoken = call_all(
+            home, [file], models, Limits(concurrency=concurrency), on_progress=on_progress, modalities=("voice",)
+        )
         times: list[float] = []
         for _, result in spoken.results:
             found: Any = find_check(result, "call").evidence["times"]
@@ -427,7 +429,7 @@ def test_a_prompt_recording_is_played_bit_for_bit_and_never_replaced_by_speech(t
     assert read_caller_lines(good[models[0], "voice"]) != read_caller_lines(good[models[0], "voice+noise=10dB"])
     for (model, variant), result in good.items():  # and part of a result's key
         plan, key = spoken.run.plan, result.key
-        record = RecordDigester(model=model, parameters=plan.parameters, suite_hash="", system_prompt=None)
+        record = ResultDigester(model=model, parameters=plan.parameters, suite_hash="", system_prompt=None)
         assert result.digest == record(key.case, "Ja.", read_caller_lines(result)), variant
         assert result.digest != record(key.case, "Ja.")
     reasons = {

@@ -354,7 +354,7 @@ def _compare_sources(
     states: list[Any] = []
     for each in (before, after):
         run = app.store.runs.find_as_of_scoring(each.reference)
-        states += (each.name, run.stored, run.status, run.finished, *app.store.scorings.read_labels(run))
+        states += (each.name, run.stored, run.status, run.finished, *app.store.scorings.read_scoring_labels(run))
     states += app.store.labels.read_state()
     options = request.any_suite, request.any_judge, request.margin
 

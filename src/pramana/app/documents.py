@@ -81,7 +81,7 @@ def import_located_scenarios(
 ) -> ImportResult:
     """Import scenarios, all or none; raises `ScenarioIdsExist` with the places of ids that already exist."""
     try:
-        return store.scenarios.import_([each.scenario.to_stored() for each in scenarios], mode, dry_run=dry_run)
+        return store.scenarios.import_([each.scenario.to_model_scenario() for each in scenarios], mode, dry_run=dry_run)
     except ScenarioIdsExist as error:
         there = set(error.ids)
         places = [
@@ -101,7 +101,7 @@ def make_scenario_from_fields(values: Mapping[str, Any]) -> model.Scenario:
     if scenario is None or wrong:
         raise InvalidInput.from_problems(wrong)
     _refuse_unexportable(scenario)
-    return scenario.to_stored()
+    return scenario.to_model_scenario()
 
 
 def _refuse_unexportable(scenario: Scenario) -> None:

@@ -207,7 +207,7 @@ def _get_reply_text(case: Case, reply: Reply, line: object) -> str:
         return answers[line] if line < len(answers) else ""
     if len(case.script) > 1 and reply.answers:
         return "\n".join(f"{number}. {answer}" for number, answer in enumerate(reply.answers, 1))
-    return describe_reply(reply.text, reply.tool_calls, max_call_length=None)
+    return describe_reply(reply.text, reply.tool_calls, max_tool_call_length=None)
 
 
 def _parse_task(task: str) -> tuple[int, str]:
@@ -228,7 +228,7 @@ def save_labels(store: Store, run: Run, requests: Sequence[LabelRequest], rater:
         raise InvalidInput.from_problems([problem])
     for each in requests:
         check_struct_values(each)
-    scoring = max(store.scorings.read_labels(run), default=0)
+    scoring = max(store.scorings.read_scoring_labels(run), default=0)
     named = [(each, *_parse_task(each.task)) for each in requests]
     criteria = _find_criteria(store, run, {seq for _, seq, _ in named})
     for _, seq, criterion in named:
@@ -294,7 +294,7 @@ def read_labelling(app: App, user: User, run_id: str, request: LabellingRequest)
     check_struct_values(request)
     rater = _choose_rater(user, request.rater)
     run = app.store.runs.find(run_id)
-    scorings = tuple(app.store.scorings.read_labels(run))
+    scorings = tuple(app.store.scorings.read_scoring_labels(run))
     key = ("label draw", run.id, run.stored, run.status, scorings, request.count)
     draw = app.comparison_cache.get(key, lambda: draw_labels(app.store, run, request.count))
     return labelling_view(app.store, run, draw, request, rater)

@@ -23,7 +23,7 @@ from pramana.app.access import Forbidden
 from pramana.app.runs import run_detail_view
 from pramana.app.spending import CostNotAllowed, LocalProgramSettings, SpendingLimit
 from pramana.app.views import RunDetailView, View
-from pramana.bench import Progress, WatchProgress, execute
+from pramana.bench import Progress, ProgressCallback, execute
 from pramana.errors import Problem, Stopped
 from pramana.load import ValidationReport, validate
 from pramana.load.problems import Problems
@@ -48,16 +48,16 @@ PLACEHOLDER_FILE_NAME = "text"
 
 
 @use_case("editor", "runs")
-def start_run(app: App, _: User, request: RunRequest, watch: WatchProgress, stop: Stop) -> RunDetailView:
+def start_run(app: App, _: User, request: RunRequest, on_progress: ProgressCallback, stop: Stop) -> RunDetailView:
     """Execute a run in this process and return it with its summary; blocks until the run has ended.
 
-    `watch` is called in another thread. `stop` ends the run early; stored results are kept.
+    `on_progress` is called in another thread. `stop` ends the run early; stored results are kept.
     """
     local = _prepare_local_program(app, stop)
     run = planning.create_run(app.store, request)
     try:
         return _run_within_spending_limit(
-            app, local.spending_limit, run, request.limits, watch, stop, use_cache=request.cache
+            app, local.spending_limit, run, request.limits, on_progress, stop, use_cache=request.cache
         )
     except CostNotAllowed:
         app.store.runs.delete(run.id)  # nothing was sent
@@ -66,7 +66,7 @@ def start_run(app: App, _: User, request: RunRequest, watch: WatchProgress, stop
 
 @use_case("editor", "runs")
 def continue_run(
-    app: App, _: User, run_id: str, limits: Mapping[str, Any], watch: WatchProgress, stop: Stop
+    app: App, _: User, run_id: str, limits: Mapping[str, Any], on_progress: ProgressCallback, stop: Stop
 ) -> RunDetailView:
     """Resume a run of this machine in this process; otherwise like `start_run`.
 
@@ -75,7 +75,7 @@ def continue_run(
     local = _prepare_local_program(app, stop)
     run = app.store.runs.find(run_id)
     resumed = Limits.for_resumed_run(run.limits, limits)
-    return _run_within_spending_limit(app, local.spending_limit, run, resumed, watch, stop, use_cache=False)
+    return _run_within_spending_limit(app, local.spending_limit, run, resumed, on_progress, stop, use_cache=False)
 
 
 def _prepare_local_program(app: App, stop: Stop) -> LocalProgramSettings:
@@ -126,7 +126,7 @@ def _run_within_spending_limit(
     spending_limit: SpendingLimit,
     run: Run,
     limits: Limits,
-    watch: WatchProgress,
+    on_progress: ProgressCallback,
     stop: Stop,
     *,
     use_cache: bool,
@@ -144,7 +144,7 @@ def _run_within_spending_limit(
 
             def watch_progress(progress: Progress) -> None:
                 budgets[:] = [progress.budget]
-                watch(progress)
+                on_progress(progress)
 
             # A run's cost limit includes the cost of its earlier sittings.
             allowed = replace(limits, max_cost_usd=before + granted.max_cost_usd)
@@ -157,7 +157,7 @@ def _run_within_spending_limit(
                 granted.spent_usd = budgets[0].cost_usd - before if budgets else 0.0
     else:
         reach = ProviderAccess(free_models_only=True)
-        ended = asyncio.run(_execute_until_stopped(app.store, run, limits, watch, stop, cache, reach))
+        ended = asyncio.run(_execute_until_stopped(app.store, run, limits, on_progress, stop, cache, reach))
     return run_detail_view(ended, *app.run_summaries.summarise(ended))
 
 
@@ -165,14 +165,14 @@ async def _execute_until_stopped(
     store: Store,
     run: Run,
     limits: Limits,
-    watch: WatchProgress,
+    on_progress: ProgressCallback,
     stop: Stop,
     cache: ReplyCache | None,
     reach: ProviderAccess | None = None,
     limits_to_store: Limits | None = None,
 ) -> Run:
     working = asyncio.ensure_future(
-        execute(store, run, limits, watch, stop, reach=reach, cache=cache, limits_to_store=limits_to_store)
+        execute(store, run, limits, on_progress, stop, reach=reach, cache=cache, limits_to_store=limits_to_store)
     )
 
     def end_now() -> None:

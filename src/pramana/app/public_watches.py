@@ -63,8 +63,8 @@ class CommunityWatchView(View, frozen=True, kw_only=True):
 @use_case("viewer", "heavy", allow_anonymous_when=lambda preferences: preferences.anonymous_submission)
 def read_community_watch(app: App, _: User, wanted: CommunityWatchRequest) -> CommunityWatchView:
     """Return whether a model became worse, by the submitted results of at least five contributors."""
-    store = app.store.contributors
-    suite = wanted.suite_hash or store.find_suite(wanted.model)
+    store = app.store.contributed_results
+    suite = wanted.suite_hash or store.find_most_used_suite_hash(wanted.model)
     counts = {} if suite is None else store.count_results(wanted.model, suite)
     if suite is None or not counts:
         raise NotFound(

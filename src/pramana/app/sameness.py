@@ -16,7 +16,7 @@ from pramana.app import App, User, use_case
 from pramana.app.providers import make_server_reach
 from pramana.app.views import ListPage, PageRequest, View
 from pramana.model import Run, RunStatus
-from pramana.sameness import SUITE_PREFIX, PairReading, SameRequest, create_same_run, read_pairs
+from pramana.sameness import SAMENESS_SUITE_NAME_PREFIX, RunPairs, SamenessRequest, create_sameness_run, read_pairs
 from pramana.store.store import Store
 
 INSTRUMENT_LABELS = {
@@ -125,9 +125,9 @@ class SameListView(View, frozen=True, kw_only=True):
 
 
 @use_case("editor")
-def start_test(app: App, user: User, request: SameRequest) -> SameListView:
+def start_test(app: App, user: User, request: SamenessRequest) -> SameListView:
     """Queue a test whether two endpoints are the same; a server executes it."""
-    run = create_same_run(app.store, request, make_server_reach(app), user.name)
+    run = create_sameness_run(app.store, request, make_server_reach(app), user.name)
     app.on_run_queued()
     return _list_view(run)
 
@@ -135,7 +135,7 @@ def start_test(app: App, user: User, request: SameRequest) -> SameListView:
 @use_case("viewer")
 def list_tests(app: App, _: User, page: PageRequest) -> ListPage[SameListView]:
     """Return the tests of two endpoints, newest first."""
-    found, total = app.store.runs.read_page(suite=SUITE_PREFIX, limit=page.page_size, offset=page.offset)
+    found, total = app.store.runs.read_page(suite=SAMENESS_SUITE_NAME_PREFIX, limit=page.page_size, offset=page.offset)
     return ListPage([_list_view(run) for run in found if run.plan.pairing], total)
 
 
@@ -240,7 +240,7 @@ def _make_findings(finding: EndpointFinding, first: str, second: str) -> Iterato
         yield f"{worse} fails more often than {better}: {counts[0]:,} and {counts[1]:,} of {calls:,} calls failed."
 
 
-def _find_caveats(run: Run, reading: PairReading, border_prompts: int) -> Iterator[str]:
+def _find_caveats(run: Run, reading: RunPairs, border_prompts: int) -> Iterator[str]:
     """Yield a sentence for each thing that limits the answer."""
     first, second = (each for each in run.plan.targets if each.typed in reading.models)
     if (first.provider, first.model, first.arguments) == (second.provider, second.model, second.arguments):

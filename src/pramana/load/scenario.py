@@ -49,7 +49,7 @@ from pramana.load.conversation import (
     to_expected,
 )
 from pramana.load.problems import Problems, describe_value, format_path, join_alternatives, shorten_path
-from pramana.load.suite import Finding
+from pramana.load.suite import UnplacedProblem
 from pramana.load.yaml12 import (
     MAX_YAML_BYTES,
     PLAIN_TAG,
@@ -182,8 +182,8 @@ class Scenario(BaseModel):
             source=source,
         )
 
-    def to_stored(self) -> model.Scenario:
-        """Return the scenario as a store keeps it."""
+    def to_model_scenario(self) -> model.Scenario:
+        """Return the scenario as a `model.Scenario`, which a store keeps."""
         return msgspec.convert(self.model_dump(by_alias=True), model.Scenario)
 
     def _make_script(self) -> tuple[Line, ...]:
@@ -208,7 +208,7 @@ def parse_scenario_or_errors(values: Mapping[str, Any]) -> tuple[Scenario | None
     return scenario, [(format_path(each.path), each.message) for each in findings if each.severity == "error"]
 
 
-def parse_scenario_with_findings(values: Mapping[str, Any]) -> tuple[Scenario | None, list[Finding]]:
+def parse_scenario_with_findings(values: Mapping[str, Any]) -> tuple[Scenario | None, list[UnplacedProblem]]:
     """Return the scenario (None if there is an error), with all errors and warnings."""
     reading = ScenarioFieldsReader(_FIELD_BY_KEY)
     scenario: Scenario | None = None
@@ -501,7 +501,7 @@ _Dumper.add_representer(str, _represent_text)
 
 def format_scenarios(scenarios: Iterable[Scenario]) -> str:
     """Return YAML text that loads as the same scenarios."""
-    return "".join(iterate_scenarios_yaml([[each.to_stored() for each in scenarios]]))
+    return "".join(iterate_scenarios_yaml([[each.to_model_scenario() for each in scenarios]]))
 
 
 def iterate_scenarios_yaml(chunks: Iterable[Iterable[model.Scenario]]) -> Iterator[str]:

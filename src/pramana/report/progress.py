@@ -85,7 +85,7 @@ class LiveProgress:
         """Redraw, where the waiting thread has to; a terminal's bar redraws itself."""
 
     def __call__(self, progress: "Progress") -> None:
-        """Update from a run's progress; makes this a `bench.WatchProgress`."""
+        """Update from a run's progress; makes this a `bench.ProgressCallback`."""
         self._plan = progress.run.plan
         self.update(
             list(progress.new_results),

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from pramana import audio
 from pramana.errors import InvalidInput, PramanaError, WeightsMissing
 from pramana.model import Case, Check, Outcome, RecordedCall, Reply
-from pramana.providers.voice.embedded import process_limits
+from pramana.providers.voice.embedded import process_slots
 from pramana.providers.voice.vocabulary import SpeechRecognition
 from pramana.score.evidence import GUARD_VERSION, GuardResult, check_evidence, trim_silences
 from pramana.score.log import CallLog
@@ -394,7 +394,7 @@ class CallScorer:
         assert reply.call is not None  # noqa: S101 - only calls come here
         loop = asyncio.get_running_loop()
         try:
-            async with process_limits.work:
+            async with process_slots.engine_work:
                 return await loop.run_in_executor(_measuring_executor, self._measure, case, reply.call, loop)
         except PramanaError as error:
             return _make_unmeasured_check(str(error))

@@ -35,7 +35,7 @@ from pramana.app.views import PageRequest, ResultDetailView, RunDetailView, RunV
 from pramana.app.watches import WatchAlertView, WatchView, as_listed
 from pramana.app.watches import list_all as list_watches
 from pramana.app.watches import read as read_watch
-from pramana.bench import Progress, WatchProgress
+from pramana.bench import Progress, ProgressCallback
 from pramana.errors import BudgetSpent, InvalidInput, NotFound, PramanaError, Problem, quote_text
 from pramana.model import Outcome, RunStatus
 from pramana.report import briefs
@@ -324,16 +324,16 @@ async def _call_resume(call: ToolCallContext, arguments: ResumeArguments) -> Too
 
 
 async def _execute_run(
-    call: ToolCallContext, execute: Callable[[WatchProgress, Stop], Awaitable[RunDetailView]]
+    call: ToolCallContext, execute: Callable[[ProgressCallback, Stop], Awaitable[RunDetailView]]
 ) -> ToolAnswer:
     """Execute a run, report its progress, and stop it if the client cancels the call or disconnects."""
     stop, latest, counts = Stop(), list[Progress](), Counter[Outcome]()
 
-    def watch(progress: Progress) -> None:  # called in the thread of the run
+    def on_progress(progress: Progress) -> None:  # called in the thread of the run
         counts.update(each.outcome for each in progress.new_results)
         latest[:] = [progress]
 
-    working = asyncio.ensure_future(execute(watch, stop))
+    working = asyncio.ensure_future(execute(on_progress, stop))
     call.active_runs[working] = stop
     working.add_done_callback(call.active_runs.pop)
     shown = -1

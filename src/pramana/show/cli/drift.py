@@ -261,7 +261,7 @@ def _check_one(store: "Store", watch: "Watch", *, quiet: bool) -> _Checked:
     day, code, message = None, 0, ""
     try:
         with _open_session(watch, "measuring today", quiet=quiet) as session:
-            measurement = asyncio.run(measure_day(store, watch, progress=session.show_progress, stop=session.stop))
+            measurement = asyncio.run(measure_day(store, watch, on_progress=session.show_progress, stop=session.stop))
         day = measurement.day
         if day.status == "measuring":
             was_interrupted = measurement.run is not None and measurement.run.status == "interrupted"
@@ -340,7 +340,7 @@ def confirm(reference: str | None, *, budget_usd: float | None, quiet: bool, as_
         watch = store.watches.find(reference)
         with _open_session(watch, "confirming", quiet=quiet or as_json) as session:
             run = asyncio.run(
-                confirm_watch(store, watch, budget_usd=budget_usd, progress=session.show_progress, stop=session.stop)
+                confirm_watch(store, watch, budget_usd=budget_usd, on_progress=session.show_progress, stop=session.stop)
             )
         view = report_watch(store, watch, 0)
     code = 0 if run.status == "finished" else 130 if run.status == "interrupted" else 3

@@ -114,7 +114,7 @@ def rescore(
                 embedder=embedder,
                 scorers=scorers,
                 results_to_rescore=selected.results(),
-                watch=live,
+                on_progress=live,
                 stop=stop,
             )
             try:
