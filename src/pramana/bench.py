@@ -38,7 +38,7 @@ from pramana.model import (
 )
 from pramana.plan_scoring import (
     check_judge_usable,
-    make_call_scoring,
+    make_call_scorer,
     make_reply_checker,
     make_scoring_label,
     make_similarity,
@@ -251,7 +251,7 @@ def _make_pools(
     check_judge_usable(run.plan, clients)
     for target in run.plan.targets:
         clients.refuse_missing_parameters(target, run.plan.parameters)
-    calls = make_call_scoring(store, run.plan, clients)
+    calls = make_call_scorer(store, run.plan, clients)
     return [
         _make_pool(
             store,
@@ -485,7 +485,7 @@ async def add_scoring_to_run(
     async with RunClients(limits, budget, prices.cost, stop, reach) as clients, AsyncExitStack() as stack:
         check_judge_usable(plan, clients)
         similarity = make_similarity(plan, clients)
-        calls = make_call_scoring(store, plan, clients)
+        calls = make_call_scorer(store, plan, clients)
         found = open_scorers(plan, clients, prices, limits, reach)
         stack.callback(found.close)
         scorings = {

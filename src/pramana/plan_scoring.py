@@ -29,7 +29,7 @@ from pramana.store.store import Store
 # ── Judges, similarity and scorers ──
 
 
-def make_call_scoring(store: Store, plan: Plan, clients: RunClients) -> CallScorer:
+def make_call_scorer(store: Store, plan: Plan, clients: RunClients) -> CallScorer:
     """Return what measures the calls of a plan."""
     return CallScorer(store.blobs.get, clients.make_recording_recognition(plan.stt), by_whisper=plan.stt is None)
 

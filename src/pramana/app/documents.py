@@ -18,7 +18,7 @@ from pramana.load.scenario import (
     LocatedScenario,
     Scenario,
     format_scenarios,
-    parse_scenario_with_findings,
+    parse_scenario_with_problems,
     parse_scenarios,
     read_bounded_file,
     read_scenarios,
@@ -92,7 +92,7 @@ def import_located_scenarios(
 
 def make_scenario_from_fields(values: Mapping[str, Any]) -> model.Scenario:
     """Return a storable scenario from the fields of a request; raises `InvalidInput` with all problems."""
-    scenario, findings = parse_scenario_with_findings(
+    scenario, findings = parse_scenario_with_problems(
         {name: value for name, value in values.items() if name not in _SERVER_FIELDS}
     )
     wrong = [Problem(each.message, format_path(each.path)) for each in findings if each.severity == "error"]

@@ -255,7 +255,7 @@ class ScenarioFieldsReader:
 
     def __init__(self, keys: Mapping[str, str]) -> None:
         self.keys = keys
-        self.findings: list[UnplacedProblem] = []
+        self.problems: list[UnplacedProblem] = []
         self._assertions: list[tuple[dict[str, Any], dict[str, JsonPath]]] = []
         """Each with the path of each of its fields."""
 
@@ -269,10 +269,10 @@ class ScenarioFieldsReader:
         for name, value in values.items():
             field, here = keys.get(name), (*path, name)
             if field is None:
-                self._add_finding(here, describe_unknown_key(name, keys, _make_misplaced_key_hint(name, keys)))
+                self._add_problem(here, describe_unknown_key(name, keys, _make_misplaced_key_hint(name, keys)))
             elif field in known:
                 other = next(spelling for spelling in values if keys.get(spelling) == field)
-                self._add_finding(here, f"{other} and {name} are two spellings of the same key; keep one")
+                self._add_problem(here, f"{other} and {name} are two spellings of the same key; keep one")
             elif field in KEYS_BY_NESTED_FIELD:
                 known[field] = self._read_nested(value, field, here)
             elif value is not None or not path:  # null counts as missing
@@ -306,18 +306,18 @@ class ScenarioFieldsReader:
             message = f"{what}, found {describe_value(error['input'])}"
         else:
             message = _describe_error(("assertion", *within), error)
-        self._add_finding(path, message)
+        self._add_problem(path, message)
 
     def check_across_fields(self) -> None:
         """Add errors that involve several fields of an assertion, with the rules of suites."""
-        refused = {each.path for each in self.findings}
+        refused = {each.path for each in self.problems}
         for fields, places in self._assertions:
             if places.get("schema") in refused:  # refused by the model: it is not plain JSON
                 continue
             stated = {name: value for name, value in fields.items() if name != "ideal"}
             for each in _check_across_fields({"assertion": stated, "ideal": fields.get("ideal")}):
                 field = str(each.path[-1])
-                self.findings.append(
+                self.problems.append(
                     UnplacedProblem(each.severity, places.get(field, (*places[""], field)), each.message)
                 )
 
@@ -341,8 +341,8 @@ class ScenarioFieldsReader:
         within = path[inside:]
         return tuple(path), tuple(within[1:] if within and isinstance(within[0], int) else within)
 
-    def _add_finding(self, path: JsonPath, message: str) -> None:
-        self.findings.append(UnplacedProblem("error", path, message))
+    def _add_problem(self, path: JsonPath, message: str) -> None:
+        self.problems.append(UnplacedProblem("error", path, message))
 
 
 def _make_misplaced_key_hint(name: str, keys: Mapping[str, str]) -> str:

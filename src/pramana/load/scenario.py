@@ -204,11 +204,11 @@ def parse_scenario_or_errors(values: Mapping[str, Any]) -> tuple[Scenario | None
     >>> parse_scenario_or_errors({"id": "a-b", "expectedOutcome": "x", "prompt": "p", "type": "task-completion"})[1]
     [('name', 'name is required')]
     """
-    scenario, findings = parse_scenario_with_findings(values)
-    return scenario, [(format_path(each.path), each.message) for each in findings if each.severity == "error"]
+    scenario, problems = parse_scenario_with_problems(values)
+    return scenario, [(format_path(each.path), each.message) for each in problems if each.severity == "error"]
 
 
-def parse_scenario_with_findings(values: Mapping[str, Any]) -> tuple[Scenario | None, list[UnplacedProblem]]:
+def parse_scenario_with_problems(values: Mapping[str, Any]) -> tuple[Scenario | None, list[UnplacedProblem]]:
     """Return the scenario (None if there is an error), with all errors and warnings."""
     reading = ScenarioFieldsReader(_FIELD_BY_KEY)
     scenario: Scenario | None = None
@@ -219,8 +219,8 @@ def parse_scenario_with_findings(values: Mapping[str, Any]) -> tuple[Scenario | 
         for error in errors.errors(include_url=False):
             reading.add_error(values, error)
     reading.check_across_fields()
-    refused = any(each.severity == "error" for each in reading.findings)
-    return (None if refused else scenario), reading.findings
+    refused = any(each.severity == "error" for each in reading.problems)
+    return (None if refused else scenario), reading.problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,8 +352,8 @@ class _ScenariosReader(Reader):
         prefix = f"{path}." if path else ""
         keys: dict[str, ScalarNode] = {}
         values = self.read_fields(node, prefix, _FIELD_BY_KEY, keys)
-        scenario, findings = parse_scenario_with_findings(values)
-        for each in findings:
+        scenario, problems = parse_scenario_with_problems(values)
+        for each in problems:
             self.add_problem(
                 f"{prefix}{format_path(each.path)}", each.message, self.find_position(node, each.path), each.severity
             )

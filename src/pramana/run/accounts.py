@@ -116,7 +116,7 @@ class RunClients:
         self._sources = make_accounts(reach, None)
         self._providers: dict[tuple[str, str, str], Provider] = {}
         self._limiters: dict[tuple[str, str, str], Limiter] = {}
-        self._text_clients: dict[str, TargetClient] = {}
+        self._target_clients: dict[str, TargetClient] = {}
         self._voice_clients: dict[str, VoiceClient] = {}
         self._recognitions: dict[str, RecognitionClient] = {}
         self.stages = StageCounter()
@@ -130,13 +130,13 @@ class RunClients:
 
     def get_text_client(self, target: Target) -> TargetClient:
         """Return the text client of a target, opening its provider on first use."""
-        if target.typed not in self._text_clients:
+        if target.typed not in self._target_clients:
             cache = None if target.provider in UNCACHED_PROVIDERS else self._cache
-            asking = self._make_text_client(target, self._open_provider(target), cache)
+            asking = self._make_target_client(target, self._open_provider(target), cache)
             if target.provider == "local":
-                asking.machine_slot = process_slots.engine_work
-            self._text_clients[target.typed] = asking
-        return self._text_clients[target.typed]
+                asking.process_slot = process_slots.engine_work
+            self._target_clients[target.typed] = asking
+        return self._target_clients[target.typed]
 
     def refuse_missing_parameters(self, target: Target, parameters: Mapping[str, Any]) -> None:
         """Raise `InvalidInput` if the target is a function with a required parameter that would not be sent."""
@@ -146,10 +146,10 @@ class RunClients:
     def get_embedding_client(self, target: Target) -> TargetClient:
         """Return the client for a target's embeddings, which are never cached."""
         name = f"{target.typed} (embedder)"
-        if name not in self._text_clients:
+        if name not in self._target_clients:
             embedding = EmbeddingAdapter(cast("EmbeddingProvider", self._open_provider(target)))
-            self._text_clients[name] = self._make_text_client(target, embedding, None)
-        return self._text_clients[name]
+            self._target_clients[name] = self._make_target_client(target, embedding, None)
+        return self._target_clients[name]
 
     def get_voice_client(self, target: Target, store_blob: StoreBlob, stt: Target | None) -> VoiceClient:
         """Return the voice client of a target: a voice agent, or a text model with speech recognition and a voice."""
@@ -164,18 +164,18 @@ class RunClients:
                 self._patience,
                 stages=self.stages,
             )
-            asking = self._make_text_client(target, calls, None, calls.patience.max_call_s + STUCK_CALL_MARGIN_S)
+            asking = self._make_target_client(target, calls, None, calls.patience.max_call_s + STUCK_CALL_MARGIN_S)
             if voice.capabilities.is_embedded:
-                asking.limiter, asking.machine_slot = (
+                asking.limiter, asking.process_slot = (
                     self._get_limiter(target, "embedded calls", 1),
                     process_slots.embedded_call,
                 )
             else:
-                asking.limiter, asking.machine_slot = (
+                asking.limiter, asking.process_slot = (
                     self._get_limiter(target, "calls", MAX_CALLS_PER_PROCESS),
                     process_slots.call,
                 )
-            self._text_clients[name], self._voice_clients[name] = asking, VoiceClient(asking, calls)
+            self._target_clients[name], self._voice_clients[name] = asking, VoiceClient(asking, calls)
         return self._voice_clients[name]
 
     def make_recording_recognition(self, stt: Target | None) -> RecognitionByLanguage:
@@ -201,10 +201,10 @@ class RunClients:
 
             named = RecognitionEndpoint(account, stt.model, vendor=stt.provider)
             self._stack.push_async_callback(named.close)
-            asking = self._make_text_client(stt, RecognitionAdapter(named), None)
+            asking = self._make_target_client(stt, RecognitionAdapter(named), None)
             # Its own limits: its errors must not slow the agent, and its cost is not counted.
             asking.limiter, asking.budget = self._get_limiter(stt, "recognition"), Budget()
-            self._text_clients[f"{stt.typed} (stt)"] = asking
+            self._target_clients[f"{stt.typed} (stt)"] = asking
             self._recognitions[stt.typed] = RecognitionClient(named, asking)
         return self._recognitions[stt.typed]
 
@@ -221,16 +221,16 @@ class RunClients:
         return {
             "limits": {
                 name: [[change.at_s, change.limit, change.cause] for change in asking.limiter.history]
-                for name, asking in self._text_clients.items()
+                for name, asking in self._target_clients.items()
             },
-            "retries": {name: asking.retry_count for name, asking in self._text_clients.items()},
+            "retries": {name: asking.retry_count for name, asking in self._target_clients.items()},
         }
 
     def omitted_parameters(self) -> Mapping[str, list[str]]:
         """Return the parameters left out for each target, because it rejected them."""
         return {
             name: sorted(asking.omitted_parameters)
-            for name, asking in self._text_clients.items()
+            for name, asking in self._target_clients.items()
             if asking.omitted_parameters
         }
 
@@ -239,7 +239,7 @@ class RunClients:
         voice: VoiceProvider = opened if is_voice_agent(target) else make_embedded_cascade(opened)
         return voice
 
-    def _make_text_client(
+    def _make_target_client(
         self,
         target: Target,
         provider: Provider | EmbeddingAdapter | RecognitionAdapter,

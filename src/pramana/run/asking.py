@@ -313,7 +313,7 @@ class TargetClient:
     """Timeout per attempt, whatever the provider."""
     account_address: str = ""
     """The address of the account, which a target does not include; the cache uses it to keep servers apart."""
-    machine_slot: AbstractAsyncContextManager[None] = field(default_factory=nullcontext)
+    process_slot: AbstractAsyncContextManager[None] = field(default_factory=nullcontext)
     """A place on the machine, for providers that need one; the wait for it does not count toward the timeout."""
     agent_was_ready: asyncio.Event | None = None
     """Set once an agent has been ready for a call; None for text models."""
@@ -384,7 +384,7 @@ class TargetClient:
         if not self.limiter.try_enter():
             await self.limiter.enter()
         try:
-            async with self.machine_slot:
+            async with self.process_slot:
                 while self.budget.may_requests_in_flight_reach_limit():
                     await self.budget.wait_for_request_end()
                 # Checked only now: while this request waited, the state may have changed.

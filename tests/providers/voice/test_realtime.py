@@ -531,7 +531,7 @@ def test_an_announced_sample_rate_is_used() -> None:
     assert len(join_sound(heard)) == int(0.45 * 32000)
     wrong = expect_refusal(quick_script(wrong_rate=96000))
     assert isinstance(wrong, Rejected)
-    assert "format of sound" in str(wrong)
+    assert "sound format" in str(wrong)
 
 
 @pytest.mark.parametrize(
