@@ -149,11 +149,10 @@ _SlotKind = Literal["call", "embedded_call", "engine_work"]
 class ProcessSlots:
     """Limits concurrent work in one process, so that a call's times are the agent's and not those of our queue.
 
-    A call takes one of a few slots. A call whose agent uses the embedded engines is an
-    `embedded_call`: no other such call runs beside it, and no `engine_work` (measuring calls, transcribing them,
-    prompting the embedded model).
-    They take turns, so that neither waits for long: after a call comes the work that is waiting by then, and after that
-    the next call. It supports several event loops, as a process may have.
+    A call takes one of a few slots. A call whose agent uses the embedded engines is an `embedded_call`: no other such
+    call runs beside it, and no `engine_work` (measuring calls, transcribing them, prompting the embedded model). They
+    take turns, so that neither waits for long: after a call comes the work that is waiting by then, and after that the
+    next call. It supports several event loops, as a process may have.
     """
 
     def __init__(self, max_calls: int = MAX_CALLS_PER_PROCESS) -> None:
