@@ -32,7 +32,7 @@ from benchmarks.drift_soak import (
 from pramana.analyse.drift import (
     ALARM,
     BASELINE_DAYS,
-    MAX_IGNORED_SHARE,
+    MAX_IGNORED_CONTRIBUTOR_SHARE,
     MAX_RANK_CORRELATION,
     MIN_TOLERANCE,
     MONTH_DAYS,
@@ -43,7 +43,7 @@ from pramana.analyse.public_watch import decide_public_watch, make_contributor_d
 
 MONTHS, COMPARED_MONTHS, CHUNK = 2_000, 10, 500
 GROUPS = (5, 10, 20)
-PROMPTS, DAY_SD, DROP, QUIET_DAYS = 25, 0.5, 0.2, 5
+PROMPTS, DAY_SD, DROP, DAYS_BEFORE_CHANGE = 25, 0.5, 0.2, 5
 """Of each contributor: prompts a day, the difference of days in logits, a true drop, and the days before it."""
 WORLDS = {"each contributor has their own days": False, "all contributors share their days": True}
 """Whether what a day does to the model is the same for all contributors."""
@@ -62,9 +62,9 @@ def simulate(
 ) -> Reports:
     """Return months of reports of honest contributors, in which the model's pass rate falls by `drop`."""
     logits = rng.normal(MEAN_LOGIT, PROMPT_SD, (months, PROMPTS))
-    days = BASELINE_DAYS + MONTH_DAYS + (QUIET_DAYS if drop else 0)
+    days = BASELINE_DAYS + MONTH_DAYS + (DAYS_BEFORE_CHANGE if drop else 0)
     shift = shift_for_drop(logits, DAY_SD, drop) if drop else np.zeros(months)
-    is_changed = np.arange(days) >= BASELINE_DAYS + QUIET_DAYS
+    is_changed = np.arange(days) >= BASELINE_DAYS + DAYS_BEFORE_CHANGE
     shared = rng.normal(0, DAY_SD, (months, days))
     reported = []
     for _ in range(contributors):
@@ -99,7 +99,7 @@ def combine(values: Floats, liars: int, reported: float) -> Floats:
     """Return the public statistic by month and day if the first contributors' own is what liars make of it."""
     told = values.copy()
     told[:liars] = reported
-    ignored = int(MAX_IGNORED_SHARE * len(told))
+    ignored = int(MAX_IGNORED_CONTRIBUTOR_SHARE * len(told))
     return np.asarray(np.sort(told, axis=0)[::-1][ignored] / len(told))
 
 
@@ -158,7 +158,7 @@ def collect_first_days(
 ) -> tuple[FirstDays, FirstDays]:
     """Return the first days of months without liars, and of the same months with as many as the rule ignores."""
     rng, honest, lied = np.random.default_rng(seed), list[FirstDays](), list[FirstDays]()
-    liars = int(MAX_IGNORED_SHARE * contributors)
+    liars = int(MAX_IGNORED_CONTRIBUTOR_SHARE * contributors)
     for at in range(0, months, CHUNK):
         size = min(CHUNK, months - at)
         values = measure(simulate(rng, size, contributors, are_days_shared=are_days_shared, drop=drop))
@@ -189,7 +189,7 @@ def report_false_alarms(months: int) -> bool:
                     cells.append(f"{reached / months:.2%} (≤ {upper_bound(reached, months):.2%})")
             is_good = upper_bound(int((found[1].alarm > 0).sum()), months) <= 0.01
             holds &= is_good
-            liars = int(MAX_IGNORED_SHARE * count)
+            liars = int(MAX_IGNORED_CONTRIBUTOR_SHARE * count)
             print(
                 f"| {name} | {count} | {cells[0]} | {cells[1]} | {liars} | {cells[2]} | {cells[3]} |"
                 + ("" if is_good else " **missed**"),
@@ -214,10 +214,10 @@ def report_hidden_drops(months: int) -> None:
             cells = []
             for days in found:
                 for first in days:
-                    delay = np.where(first > QUIET_DAYS, first - QUIET_DAYS, MONTH_DAYS + 1)
+                    delay = np.where(first > DAYS_BEFORE_CHANGE, first - DAYS_BEFORE_CHANGE, MONTH_DAYS + 1)
                     seen, middle = (delay <= MONTH_DAYS).mean(), int(np.median(delay))
                     cells.append(f"{'> 30' if middle > MONTH_DAYS else middle} ({seen:.0%})")
-            liars = int(MAX_IGNORED_SHARE * count)
+            liars = int(MAX_IGNORED_CONTRIBUTOR_SHARE * count)
             print(f"| {name} | {count} | {cells[0]} | {cells[1]} | {liars} | {cells[2]} | {cells[3]} |", flush=True)
 
 

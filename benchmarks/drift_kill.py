@@ -39,7 +39,7 @@ from pramana.scheduling import Scheduler
 from pramana.store import open_store
 from pramana.store.store import Store
 from pramana.store.watches import Watch
-from pramana.watch_request import AlertDelivery, WatchRequest
+from pramana.watch_request import AlertDestination, WatchRequest
 
 FIRST_DAY = datetime(2026, 3, 1, 3, tzinfo=UTC)
 DAYS, KILLS, SEED = 40, 20, 16
@@ -314,7 +314,7 @@ def _start_watch(store: Store, name: str, url: str) -> Watch:
         run=asked, name=name, instruments=("pass_rate",), baseline_days=14, budget_usd_per_day=BUDGETS[name]
     )
     watch = store.watches.read(start_watch(store, request).id)
-    channel = make_channel(store, AlertDelivery(url=url), is_local=True, allow_private=True)
+    channel = make_channel(store, AlertDestination(url=url), is_local=True, allow_private=True)
     store.alerts.change_channel(watch, channel)
     return store.watches.read(watch.id)
 

@@ -34,7 +34,7 @@ from pramana.analyse.instruments import (
     LOGPROB_VARIANT,
     REFERENCE_DAYS,
     DayFeatures,
-    FeatureDay,
+    MeasuredDay,
     PromptDay,
     measure_logprob_shift,
     score_days,
@@ -105,7 +105,7 @@ class Delay(NamedTuple):
     alarm: int
 
 
-def find_delay(name: str, days: Sequence[FeatureDay]) -> Delay:
+def find_delay(name: str, days: Sequence[MeasuredDay]) -> Delay:
     """Return when the shipped rule sees the change that begins after the baseline."""
     instrument = INSTRUMENTS[name]
     scored = score_days(instrument, days, BASELINE_DAYS)
@@ -135,7 +135,7 @@ def simulate_answers(
     """Return when a month's change is seen by these prompts."""
     unchanged = REFERENCE_DAYS + BASELINE_DAYS
     days = [
-        FeatureDay(str(day), 0.0, draw_answers(rng, before if day < unchanged else after, prompts, repeats))
+        MeasuredDay(str(day), 0.0, draw_answers(rng, before if day < unchanged else after, prompts, repeats))
         for day in range(unchanged + MONTH_DAYS)
     ]
     return find_delay("answers", days)
@@ -165,7 +165,7 @@ def simulate_logprobs(rng: np.random.Generator, before: Logprobs, after: Logprob
             noisy = {token: value + noise * rng.standard_normal() for token, value in near}
             top = dict(sorted(noisy.items(), key=lambda each: -each[1])[:TOP_TOKENS])
             prompts.append(PromptDay(prompt, prompt, LOGPROB_VARIANT, answered=1, logprobs=top))
-        days.append(FeatureDay(str(day), 0.0, DayFeatures(tuple(prompts))))
+        days.append(MeasuredDay(str(day), 0.0, DayFeatures(tuple(prompts))))
     return find_delay("logprobs", days)
 
 

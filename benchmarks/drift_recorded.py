@@ -38,7 +38,7 @@ TASKS = {
     "sensitiveq": "sensitive questions, answered",
 }
 ORDERS, STREAMS, SEED = 400, 200, 5
-QUESTIONS_PER_DAY, QUIET_DAYS, WATCHED_DAYS = 10, 5, 25
+QUESTIONS_PER_DAY, DAYS_BEFORE_CHANGE, WATCHED_DAYS = 10, 5, 25
 NOTICE_P, NEVER = 0.01, 10**9
 
 
@@ -114,7 +114,7 @@ def count_days_until(rng: Random, shares: Sequence[float], level: AlertLevel) ->
 def make_days(rng: Random, pairs: Sequence[Pair], changed_after: int | None, *, rises: bool) -> list[float]:
     """Return the score of each day: the share of failures, or of passes if a rise is watched."""
     order = rng.sample(pairs, len(pairs))
-    count = min(len(order) // QUESTIONS_PER_DAY, BASELINE_DAYS + QUIET_DAYS + WATCHED_DAYS)
+    count = min(len(order) // QUESTIONS_PER_DAY, BASELINE_DAYS + DAYS_BEFORE_CHANGE + WATCHED_DAYS)
     scores = []
     for day in range(count):
         side = int(changed_after is not None and day >= changed_after)
@@ -169,7 +169,7 @@ def report_days(rows: Sequence[dict[str, Any]]) -> bool:
         "| --- | --- | --: | --: | --: | --: | --: |",
         sep="\n",
     )
-    good, changed = True, BASELINE_DAYS + QUIET_DAYS
+    good, changed = True, BASELINE_DAYS + DAYS_BEFORE_CHANGE
     for task, title in TASKS.items():
         for versions in VERSIONS:
             pairs, rng = pair_answers(rows, task, versions), Random(SEED)
@@ -181,8 +181,8 @@ def report_days(rows: Sequence[dict[str, Any]]) -> bool:
                 days = [
                     count_days_until(rng, make_days(rng, pairs, changed, rises=rises), level) for _ in range(STREAMS)
                 ]
-                early += sum(day <= QUIET_DAYS for day in days) if level is NOTICE else 0
-                seen = [day - QUIET_DAYS for day in days if QUIET_DAYS < day < NEVER]
+                early += sum(day <= DAYS_BEFORE_CHANGE for day in days) if level is NOTICE else 0
+                seen = [day - DAYS_BEFORE_CHANGE for day in days if DAYS_BEFORE_CHANGE < day < NEVER]
                 late = seen + [NEVER] * (STREAMS - len(seen))
                 middle = median(late)
                 cells.append(f"{'never' if middle >= NEVER else f'{middle:.0f}'} ({len(seen) / STREAMS:.0%})")

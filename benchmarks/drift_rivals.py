@@ -47,7 +47,7 @@ from pramana.analyse.drift import (
 from pramana.analyse.intervals import mcnemar_p_value
 
 Flags = NDArray[np.bool_]
-MONTHS, DELAY_MONTHS, QUIET_DAYS, SEED = 1_000, 300, 5, 4_000_000
+MONTHS, DELAY_MONTHS, DAYS_BEFORE_CHANGE, SEED = 1_000, 300, 5, 4_000_000
 DESIGNS = ((25, 1), (75, 5))
 COMPARED_WORLDS = tuple(WORLDS[at] for at in (0, 1, 2, 3, 4, 6, 7, 8, 9))
 """All but the one with missing days, in which the rules do not see the same days."""
@@ -72,13 +72,13 @@ class Replies(NamedTuple):
 def simulate_replies(
     rng: np.random.Generator, months: int, prompts: int, repeats: int, world: World, drop: float, days: int
 ) -> Replies:
-    """Return months of an endpoint that, with a `drop`, changes `QUIET_DAYS` after the baseline."""
+    """Return months of an endpoint that, with a `drop`, changes `DAYS_BEFORE_CHANGE` after the baseline."""
     logits = rng.normal(MEAN_LOGIT, PROMPT_SD, (months, prompts))
     effects = day_effects(rng, months, BASELINE_DAYS + days, world.kind, world.sd)
     shift = shift_for_drop(logits, world.sd, drop) if drop else np.zeros(months)
     passes = np.empty((months, BASELINE_DAYS + days, prompts))
     for day in range(BASELINE_DAYS + days):
-        is_changed = day >= BASELINE_DAYS + QUIET_DAYS
+        is_changed = day >= BASELINE_DAYS + DAYS_BEFORE_CHANGE
         rate = sigmoid(logits + effects[:, day, None] - (shift[:, None] if is_changed else 0.0))
         passes[:, day] = rng.binomial(repeats, rate) / repeats
     scores = 1 - passes.mean(2)
@@ -161,12 +161,12 @@ def report_delays(months: int) -> None:
         for column, (prompts, repeats) in enumerate(DESIGNS):
             for at, drop in enumerate(DROPS):
                 rng = np.random.default_rng(SEED + 1_000 + 100 * row + 10 * column + at)
-                replies = simulate_replies(rng, months, prompts, repeats, world, drop, QUIET_DAYS + MONTH_DAYS)
+                replies = simulate_replies(rng, months, prompts, repeats, world, drop, DAYS_BEFORE_CHANGE + MONTH_DAYS)
                 cells = []
                 for rule, alerts in find_alerts(replies).items():
-                    after = alerts[:, QUIET_DAYS:]
+                    after = alerts[:, DAYS_BEFORE_CHANGE:]
                     if rule in ("notice", "alarm"):  # these stay raised, so one before the change does not count
-                        after = np.logical_and(after, ~alerts[:, :QUIET_DAYS].any(axis=1, keepdims=True))
+                        after = np.logical_and(after, ~alerts[:, :DAYS_BEFORE_CHANGE].any(axis=1, keepdims=True))
                     days = np.where(after.any(1), after.argmax(1) + 1, 99)
                     median = int(np.median(days))
                     cells.append("> 30" if median > MONTH_DAYS else str(median))

@@ -42,7 +42,7 @@ from pramana.analyse.instruments import (
     INSTRUMENTS,
     REFERENCE_DAYS,
     DayFeatures,
-    FeatureDay,
+    MeasuredDay,
     PromptDay,
     score_days,
 )
@@ -441,10 +441,10 @@ def compare_answers_with_shipped(months: int) -> float:
     worst = 0.0
     for month, scores in enumerate(total_variation(shares).tolist()):
         days = [
-            FeatureDay(str(day), 0.0, DayFeatures(tuple(itertools.starmap(_make_border_day, enumerate(each)))))
+            MeasuredDay(str(day), 0.0, DayFeatures(tuple(itertools.starmap(_make_border_day, enumerate(each)))))
             for day, each in enumerate(shares[month].tolist())
         ]
-        shipped = score_days(INSTRUMENTS["answers"], days, ANSWERS_BASELINE).plain_scores
+        shipped = score_days(INSTRUMENTS["answers"], days, ANSWERS_BASELINE).scores_without_tie_breaks
         worst = max(worst, *(abs(one - other) for one, other in zip(shipped, scores, strict=True)))
     return worst
 

@@ -116,7 +116,7 @@ async def record_messages(name: str) -> list[Message]:
     spoken = _make_lines()
     messages: list[Message] = []
     for transcript in ("with", "late"):
-        script = Script(first_byte_s=0.25, answer_s=0.6, transcript=transcript, unknown_event=True)
+        script = Script(first_byte_s=0.25, audible_answer_s=0.6, transcript=transcript, unknown_event=True)
         async with VoiceLoopback(agent, script) as server:
             model = f"{server.url.replace('http', 'ws', 1)}/call" if name in WIRES_CALLED_BY_ADDRESS else "call"
             provider: Any = providers.load(name).open(Target(name, name, model), Account(server.url, SELFTEST_KEY))

@@ -30,12 +30,12 @@ import numpy as np
 
 from pramana.analyse.border_prompts import read_answer
 from pramana.analyse.endpoints import Answered, CallPair, EndpointTest
-from pramana.border_search import PROMPTS_WITH_LOGPROBS, find_border_prompts
+from pramana.border_search import PROMPT_COUNT_WITH_LOGPROBS, find_border_prompts
 from pramana.embedded import language, weights
 from pramana.load import cases_of
 from pramana.model import Case, Reply, Turn
 from pramana.providers.logprobs import logprob_parameters, read_first_token_logprobs
-from pramana.sameness import PINNED_PROMPTS
+from pramana.sameness import DEFAULT_SUITE_PROMPT_COUNT
 
 CHEAP_TIER = Path(__file__).parents[1] / "src" / "pramana" / "suites" / "v1.0" / "cheap.jsonl"
 SEEDS, TRIES, MAX_TOKENS = 100, 200, 50_000
@@ -247,7 +247,7 @@ def make_rows(title: str, base: Replies, changed: Replies, prompts: Sequence[str
         ("answers, same seed", True, False),
         ("with logprobs", True, True),
     ):
-        chosen = prompts[:PROMPTS_WITH_LOGPROBS] if with_logprobs else prompts
+        chosen = prompts[:PROMPT_COUNT_WITH_LOGPROBS] if with_logprobs else prompts
         ends = [
             count_tokens_until_seen(
                 Random(f"{title} {at}"), base, changed, chosen, same_seed=same_seed, with_logprobs=with_logprobs
@@ -283,7 +283,7 @@ def print_answer_rows(folder: Path, engine: language.Engine, tries: int) -> int:
 
 def print_text_rows(folder: Path, engine: language.Engine, tries: int) -> int:
     """Print the rows of pinned text; return the number of replies. Sampling has no effect at temperature 0."""
-    cases = list(islice(cases_of(CHEAP_TIER), PINNED_PROMPTS))
+    cases = list(islice(cases_of(CHEAP_TIER), DEFAULT_SUITE_PROMPT_COUNT))
     base = collect_texts(engine, cases, Condition("unchanged"))
     changes = [each for each in CONDITIONS if not each.parameters]
     for condition in changes:

@@ -15,7 +15,7 @@ from pramana.alerting import (
     MAX_ATTEMPTS,
     RETRY_DELAYS_S,
     AlertSettings,
-    Delivery,
+    DeliveryAttempt,
     deliver_due_alerts,
     encode_payload,
     make_channel,
@@ -32,7 +32,7 @@ from pramana.store.engine import timestamp
 from pramana.store.schema import watch_alerts, watches
 from pramana.store.store import Store
 from pramana.store.watches import Watch, WatchAlert
-from pramana.watch_request import AlertDelivery, WatchRequest
+from pramana.watch_request import AlertDestination, WatchRequest
 
 from .stores import postgres_store, sqlite_store
 from .virtual_time import VirtualClock, real_time
@@ -59,7 +59,7 @@ def store(url: str) -> Iterator[Store]:
     opened.close()
 
 
-def start(store: Store, delivery: AlertDelivery | None, owner: Any = "cli", **given: Any) -> Watch:
+def start(store: Store, delivery: AlertDestination | None, owner: Any = "cli", **given: Any) -> Watch:
     run = RunRequest(models=("fake:echo",), cases=(make_case("Say yes.", ideal="yes", id="q1"),))
     channel = None if delivery is None else make_channel(store, delivery, is_local=owner == "cli", allow_private=True)
     return store.watches.create(WatchRequest(run=run, **given), ("pass_rate_down",), owner=owner, channel=channel)
@@ -76,14 +76,14 @@ def read_alert(store: Store, watch: Watch) -> WatchAlert:
     return alert
 
 
-async def deliver(store: Store, owners: tuple[str, ...] = BOTH, **given: Any) -> list[Delivery]:
+async def deliver(store: Store, owners: tuple[str, ...] = BOTH, **given: Any) -> list[DeliveryAttempt]:
     return await deliver_due_alerts(store, owners, AlertSettings(**given))
 
 
 def test_an_alert_arrives_signed_and_only_once(store: Store) -> None:
     async def go() -> Receiver:
         async with receive_webhooks() as receiver:
-            watch = start(store, AlertDelivery(url=receiver.url, secret="key"), name="bot")  # noqa: S106
+            watch = start(store, AlertDestination(url=receiver.url, secret="key"), name="bot")  # noqa: S106
             raise_alert(store, watch)
             (found,) = await deliver(store, link_prefix="https://bench.example/drift/")
             assert (found.error, found.channel) == (None, receiver.url.partition("/hook")[0].removeprefix("http://"))
@@ -112,7 +112,7 @@ def test_a_failed_delivery_is_tried_again_for_a_day_with_growing_delays(
     async def go() -> None:
         async with receive_webhooks() as receiver:
             receiver.status = lambda _: 500
-            watch = start(store, AlertDelivery(url=receiver.url))
+            watch = start(store, AlertDestination(url=receiver.url))
             raise_alert(store, watch)
             for attempt, delay_s in enumerate([*RETRY_DELAYS_S, None], 1):
                 (found,) = await deliver(store)
@@ -121,7 +121,7 @@ def test_a_failed_delivery_is_tried_again_for_a_day_with_growing_delays(
                 alert = read_alert(store, watch)
                 assert (alert.attempts, alert.delivered) == (attempt, None)
                 if delay_s is None:
-                    assert found.next_attempt is None
+                    assert found.next_attempt_at is None
                 else:
                     assert alert.next_attempt == pytest.approx(clock.timestamp() + delay_s, abs=5)
                     virtual_time.advance(delay_s + 1)
@@ -139,7 +139,7 @@ def test_a_delivery_continues_after_a_restart(store: Store, url: str, virtual_ti
     async def go() -> None:
         async with receive_webhooks() as receiver:
             receiver.status = lambda number: 503 if number < 3 else 200
-            watch = start(store, AlertDelivery(url=receiver.url))
+            watch = start(store, AlertDestination(url=receiver.url))
             raise_alert(store, watch)
             for _ in range(3):
                 again = open_store(url)  # as another process
@@ -155,7 +155,7 @@ def test_a_delivery_continues_after_a_restart(store: Store, url: str, virtual_ti
 def test_an_attempt_that_was_killed_is_repeated_after_its_delay(store: Store, virtual_time: VirtualClock) -> None:
     async def go() -> None:
         async with receive_webhooks() as receiver:
-            watch = start(store, AlertDelivery(url=receiver.url))
+            watch = start(store, AlertDestination(url=receiver.url))
             raise_alert(store, watch)
             (due,) = store.alerts.list_due(BOTH, clock.timestamp())
             assert store.alerts.begin_attempt(due, clock.timestamp() + 60), "and then its process is killed"
@@ -170,7 +170,7 @@ def test_an_attempt_that_was_killed_is_repeated_after_its_delay(store: Store, vi
 def test_several_processes_deliver_an_alert_once(store: Store, url: str) -> None:
     async def go() -> None:
         async with receive_webhooks() as receiver:
-            watch = start(store, AlertDelivery(url=receiver.url))
+            watch = start(store, AlertDestination(url=receiver.url))
             for level in ("notice", "alarm"):
                 raise_alert(store, watch, level, level)
             others = [open_store(url) for _ in range(4)]
@@ -186,11 +186,11 @@ def test_several_processes_deliver_an_alert_once(store: Store, url: str) -> None
 def test_a_receiver_may_ask_for_a_longer_delay(store: Store) -> None:
     async def go() -> None:
         async with receive_webhooks() as receiver:
-            watch = start(store, AlertDelivery(url=receiver.url))
+            watch = start(store, AlertDestination(url=receiver.url))
             raise_alert(store, watch)
             receiver.status, receiver.headers = lambda _: 429, {"Retry-After": "1800"}
             (found,) = await deliver(store)
-            assert found.next_attempt == pytest.approx(clock.timestamp() + 1_800, abs=5)
+            assert found.next_attempt_at == pytest.approx(clock.timestamp() + 1_800, abs=5)
 
     asyncio.run(go())
 
@@ -199,8 +199,8 @@ def test_a_slow_receiver_delays_no_other_alert(store: Store) -> None:
     async def go() -> None:
         async with receive_webhooks() as slow, receive_webhooks() as quick:
             slow.status = lambda _: 0
-            raise_alert(store, start(store, AlertDelivery(url=slow.url)), alert_id="slow")
-            raise_alert(store, start(store, AlertDelivery(url=quick.url)), alert_id="quick")
+            raise_alert(store, start(store, AlertDestination(url=slow.url)), alert_id="slow")
+            raise_alert(store, start(store, AlertDestination(url=quick.url)), alert_id="quick")
             began = clock.monotonic()
             found = await deliver(store)
             assert clock.monotonic() - began == pytest.approx(10, abs=2)
@@ -213,7 +213,7 @@ def test_a_slow_receiver_delays_no_other_alert(store: Store) -> None:
 
 
 def test_url_and_secret_are_stored_encrypted(store: Store) -> None:
-    watch = start(store, AlertDelivery(url="https://hooks.example/services/s3cret-path", secret="s3cret-key"))  # noqa: S106
+    watch = start(store, AlertDestination(url="https://hooks.example/services/s3cret-path", secret="s3cret-key"))  # noqa: S106
     with store._database.read_transaction() as connection:
         row = connection.execute(select(watches)).mappings().one()
     assert "s3cret" not in str(dict(row))
@@ -230,13 +230,13 @@ def test_without_the_vault_a_webhook_is_named_by_a_variable(
 
     monkeypatch.setattr(store.alerts, "_vault", fail)
     with pytest.raises(SecretsLocked, match="name an environment variable"):
-        start(store, AlertDelivery(url="https://hooks.example/"))
+        start(store, AlertDestination(url="https://hooks.example/"))
 
     async def go() -> None:
         async with receive_webhooks() as receiver:
             monkeypatch.setenv("HOOK_URL", receiver.url)
             monkeypatch.setenv("HOOK_SECRET", "key")
-            watch = start(store, AlertDelivery(url_variable="HOOK_URL", secret_variable="HOOK_SECRET"))  # noqa: S106
+            watch = start(store, AlertDestination(url_variable="HOOK_URL", secret_variable="HOOK_SECRET"))  # noqa: S106
             raise_alert(store, watch)
             monkeypatch.delenv("HOOK_SECRET")
             (found,) = await deliver(store)
@@ -263,7 +263,7 @@ def write_command(home: Path, code: str, **more: Any) -> Path:
 
 def test_a_command_gets_the_alert_on_its_standard_input(store: Store) -> None:
     out = write_command(settings.data_folder(), "open(out, 'w').write(sys.stdin.read())")
-    watch = start(store, AlertDelivery(command="pager"))
+    watch = start(store, AlertDestination(command="pager"))
     raise_alert(store, watch)
     (found,) = asyncio.run(deliver(store))
     assert (found.error, found.channel) == (None, "pager")
@@ -280,11 +280,11 @@ def test_a_command_gets_the_alert_on_its_standard_input(store: Store) -> None:
 @real_time()
 def test_a_command_that_fails_or_hangs_is_tried_again(store: Store, code: str, message: str) -> None:
     write_command(settings.data_folder(), code, timeout_s=0.5)
-    raise_alert(store, start(store, AlertDelivery(command="pager")))
+    raise_alert(store, start(store, AlertDestination(command="pager")))
     (found,) = asyncio.run(deliver(store))
     assert found.error is not None
     assert found.error.replace(Path(sys.executable).name, "python") == message
-    assert found.next_attempt is not None
+    assert found.next_attempt_at is not None
 
 
 def test_watches_of_a_server_run_no_command_and_read_no_variable(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,8 +296,8 @@ def test_watches_of_a_server_run_no_command_and_read_no_variable(store: Store, m
         {"url": "https://hooks.example/", "secret_variable": "HOOK_URL"},
     ):
         with pytest.raises(InvalidInput, match="not to commands or variables"):
-            start(store, AlertDelivery(**given), owner="server")
-        local = make_channel(store, AlertDelivery(**given), is_local=True, allow_private=True)
+            start(store, AlertDestination(**given), owner="server")
+        local = make_channel(store, AlertDestination(**given), is_local=True, allow_private=True)
         run = RunRequest(models=("fake:echo",), cases=(make_case("Say yes.", ideal="yes", id="q1"),))
         watch = store.watches.create(
             WatchRequest(run=run), (), owner="server", channel=local
@@ -311,11 +311,11 @@ def test_watches_of_a_server_run_no_command_and_read_no_variable(store: Store, m
 
 def test_webhooks_of_a_servers_users_reach_the_public_internet_only(store: Store) -> None:
     with pytest.raises(AddressNotAllowed):
-        make_channel(store, AlertDelivery(url="http://127.0.0.1:9/"), is_local=False, allow_private=False)
+        make_channel(store, AlertDestination(url="http://127.0.0.1:9/"), is_local=False, allow_private=False)
 
     async def go() -> None:
         async with receive_webhooks() as receiver:
-            raise_alert(store, start(store, AlertDelivery(url=receiver.url), owner="server"))
+            raise_alert(store, start(store, AlertDestination(url=receiver.url), owner="server"))
             (found,) = await deliver(store, allow_private=False)
             assert found.error is not None
             assert "not on the public Internet" in found.error
@@ -327,7 +327,7 @@ def test_webhooks_of_a_servers_users_reach_the_public_internet_only(store: Store
 def test_only_alerts_of_the_given_owners_are_delivered(store: Store) -> None:
     async def go() -> None:
         async with receive_webhooks() as receiver:
-            raise_alert(store, start(store, AlertDelivery(url=receiver.url)))
+            raise_alert(store, start(store, AlertDestination(url=receiver.url)))
             assert await deliver(store, ("server",)) == []
             assert len(await deliver(store, ("cli",))) == 1
 
@@ -346,7 +346,7 @@ def test_a_watch_without_a_channel_has_nothing_to_deliver(store: Store) -> None:
 def test_a_test_alert_is_marked_and_not_stored(store: Store) -> None:
     async def go() -> None:
         async with receive_webhooks() as receiver:
-            watch = start(store, AlertDelivery(url=receiver.url))
+            watch = start(store, AlertDestination(url=receiver.url))
             await send_test_alert(store, watch, AlertSettings())
             (payload,) = receiver.payloads
             assert (payload["test"], payload["level"], payload["id"][:5]) == (True, "test", "test-")
@@ -371,12 +371,12 @@ def test_a_test_alert_is_marked_and_not_stored(store: Store) -> None:
 )
 def test_alerts_go_to_exactly_one_place(given: dict[str, str]) -> None:
     with pytest.raises(InvalidInput):
-        AlertDelivery(**given).check()
+        AlertDestination(**given).check()
 
 
 def test_an_unknown_command_is_refused_with_what_to_write(store: Store) -> None:
     with pytest.raises(InvalidInput, match=r'no command "pager".*add \[commands\.pager\] with argv'):
-        start(store, AlertDelivery(command="pager"))
+        start(store, AlertDestination(command="pager"))
 
 
 def test_names_cannot_mention_everyone_or_break_the_json() -> None:

@@ -55,7 +55,7 @@ def purposes(bench: Bench) -> list[str]:
 def read_prompts(bench: Bench, day: str, variant: str) -> tuple[PromptDay, ...]:
     found = bench.store.watches.find_day(bench.watch, day)
     assert found is not None
-    return tuple(each for each in decode_features(found.features).prompts if each.variant == variant)
+    return tuple(each for each in decode_features(found.features_json).prompts if each.variant == variant)
 
 
 def set_basis(bench: Bench, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pramana.errors import InvalidInput
-from pramana.hash import RecordDigester, SortedCases, hash_case, hash_output, hash_result, hash_suite
+from pramana.hash import ResultDigester, SortedCases, hash_case, hash_output, hash_result, hash_suite
 from pramana.model import Assertion, Case, Facets, SourceLocation, Turn
 
 
@@ -110,7 +110,7 @@ def test_text_that_is_not_utf8_has_a_hash() -> None:
 
 def record_digest(*, case: str, output: str, **shared: Any) -> str:
     """Return the digest of one record."""
-    return RecordDigester(**shared)(case, output)
+    return ResultDigester(**shared)(case, output)
 
 
 RECORD: dict[str, Any] = {

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pramana.jsonl import (
-    BadLine,
+    BadJson,
     Line,
     decode_line,
     find_columns,
@@ -28,7 +28,7 @@ def read_all(data: bytes, limit: int = 100) -> list[Line]:
 
 
 def parse_refused(text: str) -> tuple[str, int]:
-    with pytest.raises(BadLine) as caught:
+    with pytest.raises(BadJson) as caught:
         parse_line(text)
     return caught.value.message, caught.value.column
 
@@ -49,14 +49,14 @@ def test_line_numbers_and_offsets_locate_the_line() -> None:
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
 def test_a_too_long_line_is_reported_and_the_next_is_read(end: bytes) -> None:
     found = read_all(b"x" * 101 + end + b"y", limit=100) if end else read_all(b"y\n" + b"x" * 5000, limit=100)
-    assert [line.too_long for line in found] == ([True, False] if end else [False, True])
+    assert [line.is_too_long for line in found] == ([True, False] if end else [False, True])
     assert b"y" in [line.data for line in found]
-    with pytest.raises(BadLine, match="longer than"):
-        decode_line(next(line for line in found if line.too_long))
+    with pytest.raises(BadJson, match="longer than"):
+        decode_line(next(line for line in found if line.is_too_long))
 
 
 def test_a_line_of_exactly_the_limit_is_accepted() -> None:
-    assert [line.too_long for line in read_all(b"x" * 100 + b"\r\n" + b"y" * 100)] == [False, False]
+    assert [line.is_too_long for line in read_all(b"x" * 100 + b"\r\n" + b"y" * 100)] == [False, False]
 
 
 def test_offsets_after_a_long_line_are_right() -> None:
@@ -65,7 +65,7 @@ def test_offsets_after_a_long_line_are_right() -> None:
 
 
 def test_invalid_utf8_is_reported_with_byte_and_column() -> None:
-    with pytest.raises(BadLine, match="byte 0xff") as caught:
+    with pytest.raises(BadJson, match="byte 0xff") as caught:
         decode_line(Line(1, 0, "aé".encode() + b"\xff"))
     assert caught.value.column == 3
 
@@ -101,7 +101,7 @@ def test_invalid_json_is_refused_at_its_column(text: str, message: str, column: 
 def test_rfc8259_allows_a_repeated_key_and_a_bare_scalar_but_no_nan() -> None:
     assert parse_rfc8259('{"a": 1, "a": 2}') == {"a": 2}
     assert parse_rfc8259("-0.5e3") == -500.0
-    with pytest.raises(BadLine, match="NaN is not a number"):
+    with pytest.raises(BadJson, match="NaN is not a number"):
         parse_rfc8259('{"a": NaN}')
 
 
@@ -129,7 +129,7 @@ def test_columns_are_found_in_one_pass_and_a_missing_path_gets_that_of_its_paren
 def test_nesting_depth_is_limited_explicitly() -> None:
     assert parse_line("[" * 200 + '"[[["' + "]" * 200)
     for text in ("[" * 201 + "]" * 201, '["]"' + ", [" * 200):
-        with pytest.raises(BadLine, match="nested more than 200 levels deep") as caught:
+        with pytest.raises(BadJson, match="nested more than 200 levels deep") as caught:
             parse_line(text)
         assert caught.value.exceeds_our_limits
 

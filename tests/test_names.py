@@ -55,7 +55,7 @@ PATTERNS = {
 
 FUNCTION_RIDDLES = {
     "again": "the action that is repeated: `refresh`, `repeat_question`",
-    "asking": "the client by its noun: `TextClient`",
+    "asking": "the client by its noun: `TargetClient`",
     "bring": "`download`, `import_files`, `submit_token`",
     "hurry": "`stop_waiting_for_rate_limits`, `end_now`",
     "why_not": "`explain_…`, `find_…_problem`",

@@ -25,7 +25,7 @@ from pramana.store.engine import timestamp
 from pramana.store.schema import watch_alerts
 from pramana.store.store import Store
 from pramana.store.watches import Watch
-from pramana.watch_request import AlertDelivery, WatchRequest
+from pramana.watch_request import AlertDestination, WatchRequest
 
 from .stores import postgres_store, sqlite_store
 from .virtual_time import VirtualClock, real_time
@@ -217,7 +217,7 @@ def test_background_runs_leave_the_runs_of_watches_alone(store: Store) -> None:
     assert store.queue.list_waiting() == []
     with store._database.write_transaction() as connection:
         connection.exec_driver_sql("UPDATE runs SET status = 'interrupted'")
-    with pytest.raises(StateConflict, match="is a day of a watch, which continues it by itself"):
+    with pytest.raises(StateConflict, match="of a watch; only the watch itself resumes it"):
         store.queue.requeue(run.id)
 
 
@@ -225,7 +225,7 @@ def test_alerts_are_delivered_while_days_are_measured(store: Store) -> None:
     async def go() -> None:
         async with receive_webhooks() as receiver:
             receiver.status = lambda number: 500 if number == 1 else 200
-            request = AlertDelivery(url=receiver.url)
+            request = AlertDestination(url=receiver.url)
             watch = start(store)
             store.alerts.change_channel(watch, make_channel(store, request, is_local=True, allow_private=True))
             row = {"id": "a1", "watch_no": watch.number, "period": 1, "level": "alarm", "day": "2026-03-24"}

@@ -22,7 +22,7 @@ from pramana.errors import InvalidInput
 from pramana.loopback.ticker import SCHEDSTAT_FILE, Ticker
 from pramana.model import Outcome
 from pramana.run import call
-from pramana.score.speech import CallScoring
+from pramana.score.speech import CallScorer
 from pramana.selftest import (
     ALLOWED_ERROR_S,
     LONG_S,
@@ -171,7 +171,7 @@ def test_a_percentile_is_the_smallest_value_covering_its_share() -> None:
 def test_the_background_load_scores_finished_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes: list[Outcome] = []
     twice = asyncio.Event()
-    score = CallScoring.score
+    score = CallScorer.score
 
     async def score_and_count(*given: object) -> object:
         check = await score(*given)  # type: ignore[arg-type]
@@ -184,7 +184,7 @@ def test_the_background_load_scores_finished_calls(monkeypatch: pytest.MonkeyPat
         async with _background_load():
             await twice.wait()
 
-    monkeypatch.setattr(CallScoring, "score", score_and_count)
+    monkeypatch.setattr(CallScorer, "score", score_and_count)
     asyncio.run(work())
     assert outcomes[:2] == [Outcome.PASSED] * 2
 

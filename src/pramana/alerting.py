@@ -32,7 +32,7 @@ from pramana.store.alerts import AlertChannel, ChannelSecrets, DueAlert
 from pramana.store.engine import timestamp
 from pramana.store.store import Store
 from pramana.store.watches import EncryptedChannel, Watch, WatchAlert
-from pramana.watch_request import AlertDelivery
+from pramana.watch_request import AlertDestination
 
 RETRY_DELAYS_S = (60.0, 300.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0, 21_600.0, 43_200.0)
 """Seconds between the attempts to deliver an alert: ten attempts in 26 hours."""
@@ -41,12 +41,12 @@ MAX_RETRY_AFTER_S = 3_600.0
 """The longest delay that a receiver may ask for."""
 COMMAND_TIMEOUT_S = 60.0
 """Timeout of a command that sets none in the local configuration."""
-AT_ONCE = 8
+MAX_CONCURRENT_DELIVERIES = 8
 """Deliveries under way at the same time."""
 TEST_SENTENCE = "This is a test alert: nothing has changed. Real alerts of this watch arrive here."
 
 
-class Delivery(NamedTuple):
+class DeliveryAttempt(NamedTuple):
     """What came of one attempt to deliver an alert."""
 
     watch: Watch
@@ -54,7 +54,7 @@ class Delivery(NamedTuple):
     channel: str
     """The host of the webhook, or the name of the command."""
     error: str | None = None
-    next_attempt: float | None = None
+    next_attempt_at: float | None = None
     """When it is tried again, as a Unix time; None if it was delivered or given up."""
 
 
@@ -76,7 +76,7 @@ def make_alert_settings(base_url: str | None = None, *, allow_private: bool = Tr
 # ── Channels ──
 
 
-def make_channel(store: Store, delivery: AlertDelivery, *, is_local: bool, allow_private: bool) -> EncryptedChannel:
+def make_channel(store: Store, delivery: AlertDestination, *, is_local: bool, allow_private: bool) -> EncryptedChannel:
     """Check where alerts are to be sent and return it as it is stored; sends nothing.
 
     Commands and environment variables are for this machine's user only: `is_local`.
@@ -178,7 +178,7 @@ def encode_payload(payload: Mapping[str, Any]) -> bytes:
 # ── Delivery ──
 
 
-async def send_test_alert(store: Store, watch: Watch, alerts: AlertSettings) -> Delivery:
+async def send_test_alert(store: Store, watch: Watch, alerts: AlertSettings) -> DeliveryAttempt:
     """Send an alert that is marked as a test, once; nothing of it is stored. Raises what went wrong."""
     channel = read_channel(watch)
     if channel is None:
@@ -188,15 +188,15 @@ async def send_test_alert(store: Store, watch: Watch, alerts: AlertSettings) -> 
         id=f"test-{secrets.token_hex(8)}", watch=watch.id, period=0, level="test", day=now[:10], body={}, created=now
     )
     await _send(store, watch, channel, alert, alerts, is_test=True)
-    return Delivery(watch, alert, channel.shown_name)
+    return DeliveryAttempt(watch, alert, channel.shown_name)
 
 
-async def deliver_due_alerts(store: Store, owners: Collection[str], alerts: AlertSettings) -> list[Delivery]:
+async def deliver_due_alerts(store: Store, owners: Collection[str], alerts: AlertSettings) -> list[DeliveryAttempt]:
     """Deliver the alerts that are due, several at once, and store what came of each."""
     due = await asyncio.to_thread(store.alerts.list_due, owners, clock.timestamp())
-    slots = asyncio.Semaphore(AT_ONCE)
+    slots = asyncio.Semaphore(MAX_CONCURRENT_DELIVERIES)
 
-    async def deliver(each: DueAlert) -> Delivery | None:
+    async def deliver(each: DueAlert) -> DeliveryAttempt | None:
         async with slots:
             return await _deliver(store, each, alerts)
 
@@ -204,7 +204,7 @@ async def deliver_due_alerts(store: Store, owners: Collection[str], alerts: Aler
     return [each for each in found if each is not None]
 
 
-async def _deliver(store: Store, due: DueAlert, alerts: AlertSettings) -> Delivery | None:
+async def _deliver(store: Store, due: DueAlert, alerts: AlertSettings) -> DeliveryAttempt | None:
     """Try to deliver an alert; None if another process is doing so."""
     channel = read_channel(due.watch)
     if channel is None:
@@ -221,9 +221,9 @@ async def _deliver(store: Store, due: DueAlert, alerts: AlertSettings) -> Delive
         if next_attempt is not None and (asked := getattr(error, "retry_after", None)):
             next_attempt = max(next_attempt, clock.timestamp() + min(asked, MAX_RETRY_AFTER_S))
         await asyncio.to_thread(store.alerts.record_failure, due, said, next_attempt)
-        return Delivery(due.watch, due.alert, channel.shown_name, said, next_attempt)
+        return DeliveryAttempt(due.watch, due.alert, channel.shown_name, said, next_attempt)
     await asyncio.to_thread(store.alerts.record_delivered, due)
-    return Delivery(due.watch, due.alert, channel.shown_name)
+    return DeliveryAttempt(due.watch, due.alert, channel.shown_name)
 
 
 async def _send(

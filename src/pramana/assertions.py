@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from msgspec import Struct, field
 
 from pramana.errors import BrokenPlugin, InvalidInput, describe_value, quote_text, suggest_similar
-from pramana.jsonl import BadLine, parse_rfc8259, to_canonical_json
+from pramana.jsonl import BadJson, parse_rfc8259, to_canonical_json
 from pramana.model import Assertion, Check, Outcome
 from pramana.plugins import assertion_types
 
@@ -347,7 +347,7 @@ def _parse_json_output(output: str, *, refuse_infinite: bool) -> tuple[Any, Verd
     text, where = _extract_json_text(output)
     try:
         value = parse_rfc8259(text, refuse_infinite=refuse_infinite)
-    except BadLine as bad:
+    except BadJson as bad:
         if bad.exceeds_our_limits:
             return None, Verdict(Outcome.ERRORED, f"this JSON cannot be checked: {bad.message}")
         if not text:

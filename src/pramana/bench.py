@@ -21,7 +21,7 @@ from msgspec.structs import asdict, replace
 from pramana import settings
 from pramana.border_search import stream_search
 from pramana.errors import AlreadyRunning, BudgetSpent, InvalidInput, PramanaError, ProviderError, Stopped
-from pramana.hash import RecordDigester, hash_result
+from pramana.hash import ResultDigester, hash_result
 from pramana.model import (
     Case,
     Check,
@@ -39,8 +39,8 @@ from pramana.model import (
 )
 from pramana.plan_scoring import (
     check_judge_usable,
-    make_call_scoring,
-    make_scoring,
+    make_call_scorer,
+    make_reply_checker,
     make_scoring_label,
     make_similarity,
     open_scorers,
@@ -51,12 +51,12 @@ from pramana.providers.names import is_voice_agent
 from pramana.providers.prices import Prices
 from pramana.request import Limits
 from pramana.run.accounts import ProviderAccess, RunClients
-from pramana.run.asking import Budget, ReplyCache, TextClient, ask_lines_in_turn
+from pramana.run.asking import Budget, ReplyCache, TargetClient, ask_lines_in_turn
 from pramana.run.call import Patience, Stage
 from pramana.run.calling import VoiceClient
 from pramana.run.engine import (
     INTERRUPTED_BY_USER_REASON,
-    ResultWindow,
+    ResultBackpressure,
     Stop,
     WorkerPool,
     WorkFeed,
@@ -64,7 +64,7 @@ from pramana.run.engine import (
     stream_results,
 )
 from pramana.run.speech import CannotBeSpoken, SpeechMaker
-from pramana.sameness import ENOUGH_REASON, stream_pairs
+from pramana.sameness import TEST_COMPLETE_REASON, stream_pairs
 from pramana.score.scorers import ScorerRunner
 from pramana.score.scoring import ReplyChecker
 from pramana.store.engine import split_into_chunks
@@ -80,7 +80,7 @@ _STATUS_BY_REASON: Mapping[str | None, RunStatus] = {
     STREAM_CLOSED_REASON: "interrupted",
     CANCELLED_REASON: "cancelled",
     HANDED_OVER_REASON: "queued",
-    ENOUGH_REASON: "finished",
+    TEST_COMPLETE_REASON: "finished",
 }
 VERDICT_OUTCOMES = (Outcome.PASSED, Outcome.FAILED)
 PROGRESS_INTERVAL_S = 1.0
@@ -120,13 +120,13 @@ async def execute(
     call_patience: Patience | None = None,
     is_claimed: bool = False,
     limits_to_store: Limits | None = None,
-    window: ResultWindow | None = None,
+    backpressure: ResultBackpressure | None = None,
 ) -> Run:
     """Send, score and store what the run still lacks; return the run as it is afterwards.
 
     `is_claimed` means that this process has already claimed the run. The run keeps its limits for the next time it is
-    resumed, or `limits_to_store` where this program allows less for now. `window` bounds how far the run gets ahead of
-    the consumer of its results.
+    resumed, or `limits_to_store` where this program allows less for now. `backpressure` bounds how far the run gets
+    ahead of the consumer of its results.
     """
     stop = Stop() if stop is None else stop
     if store.runs.read(run.id).status == "finished":
@@ -154,7 +154,7 @@ async def execute(
             if run.plan.pairing or run.plan.search:
                 stream = (stream_pairs if run.plan.pairing else stream_search)(store, run, accounts, stop)
             else:
-                stream = stream_results(_make_pools(store, run, accounts, stop, reach, scorers), stop, window)
+                stream = stream_results(_make_pools(store, run, accounts, stop, reach, scorers), stop, backpressure)
         except PramanaError as error:
             # No request was sent: delete a run that cannot start, unless a client of the server waits for it.
             if run.owner == "cli" and store.runs.read(run.id).attempts == 1:
@@ -167,7 +167,7 @@ async def execute(
                 run,
                 run.stored,
                 budget=budget,
-                get_rate_limit_wait_s=accounts.rate_limit_wait_s,
+                get_rate_limit_wait_s=accounts.remaining_rate_limit_wait_s,
                 count_calls=accounts.stages.counts,
             )
             if on_progress:
@@ -245,21 +245,21 @@ class _AnsweredCase(Struct, frozen=True):
 
 
 def _make_pools(
-    store: Store, run: Run, accounts: RunClients, stop: Stop, reach: ProviderAccess, scorers: ScorerRunner
+    store: Store, run: Run, clients: RunClients, stop: Stop, reach: ProviderAccess, scorers: ScorerRunner
 ) -> list[WorkerPool[tuple[ResultKey, Case], _AnsweredCase]]:
-    similarity = make_similarity(run.plan, accounts)
+    similarity = make_similarity(run.plan, clients)
     speaker = SpeechMaker(store.blobs.put, partial(_fetch_recording, reach), run.plan.voice)
-    check_judge_usable(run.plan, accounts)
+    check_judge_usable(run.plan, clients)
     for target in run.plan.targets:
-        accounts.refuse_missing_parameters(target, run.plan.parameters)
-    calls = make_call_scoring(store, run.plan, accounts)
+        clients.refuse_missing_parameters(target, run.plan.parameters)
+    calls = make_call_scorer(store, run.plan, clients)
     return [
         _make_pool(
             store,
             run,
             target,
-            accounts,
-            make_scoring(run.plan, target, accounts, similarity, calls, scorers),
+            clients,
+            make_reply_checker(run.plan, target, clients, similarity, calls, scorers),
             speaker,
             stop,
         )
@@ -271,35 +271,35 @@ def _make_pool(
     store: Store,
     run: Run,
     target: Target,
-    accounts: RunClients,
+    clients: RunClients,
     scoring: ReplyChecker,
     speaker: SpeechMaker,
     stop: Stop,
 ) -> WorkerPool[tuple[ResultKey, Case], _AnsweredCase]:
     plan = run.plan
     system = (Turn("system", plan.system_prompt),) if plan.system_prompt else ()
-    digest = RecordDigester(
+    digest = ResultDigester(
         model=target.typed,
         parameters=plan.parameters,
         suite_hash=plan.suite_hash or "",
         system_prompt=plan.system_prompt,
     )
-    written = None if is_voice_agent(target) else accounts.get_text_client(target)
-    aloud = None if plan.variants == ("text",) else accounts.get_voice_client(target, store.blobs.put, plan.stt)
+    written = None if is_voice_agent(target) else clients.get_text_client(target)
+    aloud = None if plan.variants == ("text",) else clients.get_voice_client(target, store.blobs.put, plan.stt)
 
     async def make_spoken_request(key: ResultKey, case: Case) -> Request:
         """Return a request with the case's speech; raise `CannotBeSpoken` where the case cannot be spoken."""
         if key.variant == "text":
             raise CannotBeSpoken(f"{target.provider} is a voice agent and takes no text")
         language = case.facets.language or "en"
-        if not accounts.agent_understands_language(target, language):
+        if not clients.agent_understands_language(target, language):
             raise CannotBeSpoken(f"the agent does not understand {language}")
         speech = await speaker.make_speech(case, key.variant)
         return Request(target.model, system + case.turns[:-1], plan.parameters, "case", key.repeat, speech)
 
     async def ask(work: tuple[ResultKey, Case]) -> _AnsweredCase:
         key, case = work
-        asking: TextClient | VoiceClient | None
+        asking: TargetClient | VoiceClient | None
         try:
             if written and key.variant == "text":
                 asking, asked = written, Request(target.model, system + case.turns, plan.parameters, "case", key.repeat)
@@ -320,7 +320,7 @@ def _make_pool(
         if scoring.can_decide_now(case, reply):
             return _AnsweredCase(key, case, reply)
         try:
-            with accounts.stages.track_call("scoring") if reply.call else nullcontext():
+            with clients.stages.track_call("scoring") if reply.call else nullcontext():
                 checks = await scoring.make_checks(case, reply)
         except PramanaError as error:  # the run ends here, but keeps a reply that was paid for
             if not isinstance(error, Stopped):
@@ -423,7 +423,7 @@ def _remaining_budget(store: Store, run: Run, limits: Limits) -> Budget:
 
 
 def _record_end(
-    store: Store, run: Run, prices: Prices, accounts: RunClients, stop: Stop, lease: Lease, limits: Limits
+    store: Store, run: Run, prices: Prices, clients: RunClients, stop: Stop, lease: Lease, limits: Limits
 ) -> None:
     """Record how this sitting ended; the notes of earlier sittings stay."""
     if lease.is_lost:
@@ -434,13 +434,13 @@ def _record_end(
         stop(f"{now.expected - now.stored:,} results are missing for an unknown reason")
     known = now.notes
     left_out: dict[str, list[str]] = dict(known.get("left_out", {}))
-    for name, parameters in accounts.omitted_parameters().items():
+    for name, parameters in clients.omitted_parameters().items():
         left_out[name] = sorted({*left_out.get(name, ()), *parameters})
     status: RunStatus = "finished"
     if stop and not (complete and stop.reason in (CANCELLED_REASON, HANDED_OVER_REASON)):
         status = _STATUS_BY_REASON.get(stop.reason, "stopped")
     reason = stop.reason if status != "finished" else None
-    this = {"prices": prices.version, **accounts.make_request_statistics()}
+    this = {"prices": prices.version, **clients.make_request_statistics()}
     notes = {**this, "left_out": left_out, "sittings": [*known.get("sittings", ()), {**this, "reason": stop.reason}]}
     reached = _find_reached_limit_field(stop, limits) if reason else None
     if reached or "reached_limit" in known:
@@ -483,15 +483,15 @@ async def add_scoring_to_run(
     refuse_unknown_prices(plan, prices, limits, reach)
     label = make_scoring_label(plan.judges, plan.embedder, plan.scorers)
     budget = Budget(max_cost_usd=limits.max_cost_usd, max_total_tokens=limits.max_total_tokens)
-    async with RunClients(limits, budget, prices.cost, stop, reach) as accounts, AsyncExitStack() as stack:
-        check_judge_usable(plan, accounts)
-        similarity = make_similarity(plan, accounts)
-        calls = make_call_scoring(store, plan, accounts)
-        found = open_scorers(plan, accounts, prices, limits, reach)
+    async with RunClients(limits, budget, prices.cost, stop, reach) as clients, AsyncExitStack() as stack:
+        check_judge_usable(plan, clients)
+        similarity = make_similarity(plan, clients)
+        calls = make_call_scorer(store, plan, clients)
+        found = open_scorers(plan, clients, prices, limits, reach)
         stack.callback(found.close)
         scorings = {
-            each.typed: make_scoring(
-                plan, each, accounts, similarity, calls, found, no_judge_reason=reach.explain_unavailable_judge(each)
+            each.typed: make_reply_checker(
+                plan, each, clients, similarity, calls, found, no_judge_reason=reach.explain_unavailable_judge(each)
             )
             for each in plan.targets
         }
@@ -506,7 +506,7 @@ async def add_scoring_to_run(
                 failed.add(result.key)
             return judged
 
-        progress = Progress(run, 0, budget=budget, get_rate_limit_wait_s=accounts.rate_limit_wait_s)
+        progress = Progress(run, 0, budget=budget, get_rate_limit_wait_s=clients.remaining_rate_limit_wait_s)
         pairs = store.results.iterate_with_cases(run.id) if results_to_rescore is None else results_to_rescore
         replies: Iterator[tuple[Case, Result]] = (pair for pair in pairs if pair[1].reply is not None)
         with store.scorings.begin_rescoring(run.id, label) as scoring:
@@ -514,7 +514,7 @@ async def add_scoring_to_run(
             async for judged in stream_results([pool], stop):
                 for add, some in (
                     (scoring.add, [each for each in judged if each.key not in failed]),
-                    (scoring.add_without_verdict, [each for each in judged if each.key in failed]),
+                    (scoring.add_undecided, [each for each in judged if each.key in failed]),
                 ):
                     if some:
                         await asyncio.to_thread(add, [(each.key, each.checks) for each in some])

@@ -26,7 +26,7 @@ from pramana.analyse.border_prompts import (
     read_answer,
 )
 from pramana.errors import PramanaError, ProviderError, Stopped
-from pramana.hash import RecordDigester, hash_case, hash_result
+from pramana.hash import ResultDigester, hash_case, hash_result
 from pramana.model import (
     Ask,
     Case,
@@ -44,16 +44,16 @@ from pramana.model import (
 )
 from pramana.providers.logprobs import read_first_token_logprobs
 from pramana.run.accounts import RunClients
-from pramana.run.asking import TextClient
+from pramana.run.asking import TargetClient
 from pramana.run.engine import Stop
 from pramana.store.store import Store
 
-ANSWER_LENGTHS = (1, 16)
+MAX_ANSWER_TOKENS_TO_TRY = (1, 16)
 """Max output tokens, tried in this order: some models take no fewer than 16."""
 ANSWERS_BEFORE_CHOICE = 4
 """Answers to each candidate before those whose answers vary most are sent further calls."""
-CALLS_AT_ONCE = 4
-PROMPTS_WITH_LOGPROBS = 4
+MAX_CONCURRENT_CALLS = 4
+PROMPT_COUNT_WITH_LOGPROBS = 4
 """Where logprobs are offered, as many prompts are kept, even if their answers do not vary: a few prompts, each sent
 often, show a shift of logprobs soonest."""
 SendCandidate = Callable[[Case, int, Mapping[str, Any]], Awaitable[Reply | None]]
@@ -103,7 +103,7 @@ async def find_border_prompts(
     """
     candidates = make_border_cases()[: max(0, max_calls // (2 * len(sends)))]
     search = _Search(sends, max_calls, parameters, seed)
-    for length in ANSWER_LENGTHS:
+    for length in MAX_ANSWER_TOKENS_TO_TRY:
         search.length = length
         if candidates and await search.is_answered(candidates[0]):
             break
@@ -119,7 +119,7 @@ async def find_border_prompts(
     ranked = rank(search.answers)[:max_prompts]
     varying_count, has_logprobs = len(ranked), search.has_logprobs
     if has_logprobs:
-        ranked = [*ranked, *(each.id for each in candidates if each.id not in ranked)][:PROMPTS_WITH_LOGPROBS]
+        ranked = [*ranked, *(each.id for each in candidates if each.id not in ranked)][:PROMPT_COUNT_WITH_LOGPROBS]
     by_id = {each.id: each for each in candidates}
     return BorderSearch(
         tuple(by_id[each] for each in ranked), search.parameters, search.calls, has_logprobs, varying_count
@@ -133,12 +133,12 @@ class _Search:
         self, sends: Sequence[SendCandidate], max_calls: int, parameters: Mapping[str, Any], seed: int
     ) -> None:
         self._sends, self._max_calls, self._given, self._seed = sends, max_calls, parameters, seed
-        self.length = ANSWER_LENGTHS[0]
+        self.length = MAX_ANSWER_TOKENS_TO_TRY[0]
         self.calls = self.rounds = 0
         self.answers: dict[str, Counter[str]] = {each.id: Counter() for each in make_border_cases()}
         self._repeats: Counter[str] = Counter()
         self._answered = self._with_logprobs = 0
-        self._slots = asyncio.Semaphore(CALLS_AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class _Search:
         replies = await self._send_to_all(case)
         is_answered = all(reply is not None and read_answer(reply.text) for reply in replies)
         if is_answered:
-            self._learn(case, replies)
+            self._count_answers(case, replies)
         return is_answered
 
     async def send_round(self, cases: Sequence[Case]) -> None:
@@ -168,9 +168,9 @@ class _Search:
         for case, replies in zip(cases, found, strict=True):
             if isinstance(replies, BaseException):  # raised once all calls under way have ended
                 raise replies
-            self._learn(case, replies)
+            self._count_answers(case, replies)
 
-    def _learn(self, case: Case, replies: Sequence[Reply | None]) -> None:
+    def _count_answers(self, case: Case, replies: Sequence[Reply | None]) -> None:
         for reply in replies:
             if reply is not None:
                 self._answered += 1
@@ -204,7 +204,7 @@ def stream_search(store: Store, run: Run, accounts: RunClients, stop: Stop) -> A
 
 
 async def _stream_results(
-    store: Store, run: Run, search: PromptSearch, client: TextClient, stop: Stop
+    store: Store, run: Run, search: PromptSearch, client: TargetClient, stop: Stop
 ) -> AsyncGenerator[list[Result]]:
     stored = await asyncio.to_thread(lambda: {each.key: each for _, each in store.results.iterate(run.id)})
     calls = _StoredSearch(run.plan, search, stored, client, stop)
@@ -213,7 +213,7 @@ async def _stream_results(
         while batch := await calls.batches.get():
             yield batch
         await working
-        stop.raise_interrupt()
+        stop.reraise_user_interrupt()
     finally:
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
@@ -227,7 +227,7 @@ class _StoredSearch:
     search: PromptSearch
     stored: Mapping[ResultKey, Result]
     """Results of earlier sittings: what was sent once is not sent again."""
-    client: TextClient
+    client: TargetClient
     stop: Stop
     batches: asyncio.Queue[list[Result]] = field(default_factory=asyncio.Queue)
     """New results; an empty list is the end."""
@@ -272,7 +272,7 @@ class _StoredSearch:
         except KeyboardInterrupt as error:
             self.stop.interrupt(error)
             raise Stopped(str(self.stop.reason)) from None
-        record = RecordDigester(
+        record = ResultDigester(
             model=target.typed, parameters=parameters, suite_hash="", system_prompt=self.plan.system_prompt
         )
         hashed = hash_result(target.model, case.id, reply.text)
@@ -311,10 +311,12 @@ def choose_border_prompts(results: Iterable[Result], max_prompts: int) -> FoundP
     if not any(answers.values()):
         return None
     tried = answers[next(iter(candidates))]  # the first candidate finds the length, before any other is sent
-    attempt = next((number for number in range(len(ANSWER_LENGTHS)) if tried.get(number)), None)
+    attempt = next((number for number in range(len(MAX_ANSWER_TOKENS_TO_TRY)) if tried.get(number)), None)
     if attempt is None:
-        return FoundPrompts((), ANSWER_LENGTHS[-1], calls)
+        return FoundPrompts((), MAX_ANSWER_TOKENS_TO_TRY[-1], calls)
     for number in range(attempt):
         tried.pop(number, None)
     ranked = rank_by_expected_shift({digest: Counter(found.values()) for digest, found in answers.items()})
-    return FoundPrompts(tuple(candidates[each] for each in ranked[:max_prompts]), ANSWER_LENGTHS[attempt], calls)
+    return FoundPrompts(
+        tuple(candidates[each] for each in ranked[:max_prompts]), MAX_ANSWER_TOKENS_TO_TRY[attempt], calls
+    )

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pramana.analyse.border_prompts import make_border_case, make_border_cases
 from pramana.analyse.features import list_check_versions, make_border_days, make_logprob_days
 from pramana.analyse.instruments import BORDER_VARIANT, PromptDay
-from pramana.border_search import ANSWER_LENGTHS, choose_border_prompts
+from pramana.border_search import MAX_ANSWER_TOKENS_TO_TRY, choose_border_prompts
 from pramana.hash import hash_case
 from pramana.model import Case, Plan, PromptSearch, Result, Run
 from pramana.planning import resolve_model, with_registered_providers
@@ -88,7 +88,7 @@ def read_pinned_prompts(basis: Mapping[str, Any] | None) -> PinnedPrompts | None
 
 def make_longest_answers() -> PinnedPrompts:
     """Return as many border prompts as a period can have, for an estimate of a day."""
-    return _pin(make_border_cases()[:MAX_PINNED_PROMPTS], ANSWER_LENGTHS[-1], SEARCH_CALLS, None)
+    return _pin(make_border_cases()[:MAX_PINNED_PROMPTS], MAX_ANSWER_TOKENS_TO_TRY[-1], SEARCH_CALLS, None)
 
 
 def _pin(cases: tuple[Case, ...], answer_length: int, calls: int, day: str | None) -> PinnedPrompts:
@@ -176,7 +176,7 @@ def find_pinned_prompts(store: Store, watch: Watch, day: str) -> PinnedPrompts |
     if (known := read_pinned_prompts(basis)) is not None:
         return known
     days = {each.day: each for each in store.watches.list_days(watch, period)}
-    if "border_prompts" in basis or any(_FIXED_SET_MARK in (each.features or "") for each in days.values()):
+    if "border_prompts" in basis or any(_FIXED_SET_MARK in (each.features_json or "") for each in days.values()):
         return PinnedPrompts(make_border_cases(), FIXED_ANSWER_LENGTH, FIXED_ANSWERS, is_fixed_set=True)
     if sent := find_day_run(store, watch, day, "answers"):  # what this day has sent, whatever became of its search
         return _pin(tuple(store.cases.iterate(sent)), sent.plan.parameters["max_tokens"], 0, None)
@@ -220,14 +220,14 @@ def read_side_features(store: Store, watch: Watch, day: str) -> SideFeatures:
         if run := find_day_run(store, watch, day, "answers"):
             cases, results = read_run(store, run)
             prompts += make_border_days(cases, run.plan.repeats, results)
-            basis["border_prompts"] = make_basis(run.plan, cases, ())
+            basis["border_prompts"] = make_period_basis(run.plan, cases, ())
     if "logprobs" in watch.instruments and (run := find_day_run(store, watch, day, "logprobs")):
         cases, results = read_run(store, run, with_raw=True)
         days = make_logprob_days(cases, run.plan.repeats, results)
         if any(each.answered for each in days):
             prompts += days
             basis["has_logprobs"] = True
-            basis["logprob_prompts"] = make_basis(run.plan, cases, ())
+            basis["logprob_prompts"] = make_period_basis(run.plan, cases, ())
         elif any(each.reply is not None for each in results):
             basis["has_logprobs"] = False
     return SideFeatures(prompts, basis)
@@ -245,7 +245,7 @@ def read_run(store: Store, run: Run, *, with_raw: bool = False) -> tuple[dict[st
     return cases, [result for _, result in store.results.iterate(run, scoring=0, with_raw=with_raw)]
 
 
-def make_basis(plan: Plan, cases: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Any]:
+def make_period_basis(plan: Plan, cases: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Any]:
     """Return what the days of a period have in common; it does not depend on the version of this program."""
     plain = json.loads(json.dumps(plan_to_plain(plan)))  # as it will be read from the store
     plain.pop("runner_version", None)

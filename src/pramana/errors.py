@@ -172,9 +172,7 @@ class PramanaError(Exception):
         super().__init_subclass__()
         for name, value in stated.items():
             if name not in _ErrorAttributes.__annotations__:
-                raise TypeError(
-                    f"an error has the attributes {', '.join(_ErrorAttributes.__annotations__)}, not {name}"
-                )
+                raise TypeError(f"an error class can set {', '.join(_ErrorAttributes.__annotations__)}, not {name}")
             setattr(cls, name, value)
 
     def __init__(self, message: str, *, hint: Hint | None = None) -> None:
@@ -203,7 +201,7 @@ def _escape_character(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode()
 
 
-MAX_NOTED_PROBLEMS = 20
+MAX_PROBLEMS_IN_TRACEBACK = 20
 """Maximum number of problems in a traceback."""
 MAX_PROBLEMS_IN_MESSAGE = 3
 """Maximum number of folded problems in a message."""
@@ -238,7 +236,7 @@ class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_cod
         more = f" (and {others:,} more)" if others else ""
         error = cls("; ".join(f"{each.first}{each.times}" for each in shown) + more, ordered)
         for each in ordered[
-            1:MAX_NOTED_PROBLEMS
+            1:MAX_PROBLEMS_IN_TRACEBACK
         ]:  # shown in tracebacks; commands and the API list the problems themselves
             error.add_note(str(each))
         return error

@@ -1,7 +1,7 @@
 """Hashes and digests that identify suites, cases and results.
 
 `hash_suite`, `hash_result` and `hash_output` follow the published format byte for byte, so they match hashes computed
-elsewhere. `hash_case` and `RecordDigester` are Pramana's own: no two different inputs give the same bytes. A suite is
+elsewhere. `hash_case` and `ResultDigester` are Pramana's own: no two different inputs give the same bytes. A suite is
 never held in memory: sorting happens on disk, in one temporary file.
 """
 
@@ -14,7 +14,7 @@ from tempfile import TemporaryFile, gettempdir
 from typing import Any, BinaryIO, NamedTuple, Self
 
 from pramana.errors import InvalidInput, PramanaError, Problem, describe_value, quote_text
-from pramana.jsonl import BadLine, decode_line, open_file, parse_line, read_lines, to_canonical_json
+from pramana.jsonl import BadJson, decode_line, open_file, parse_line, read_lines, to_canonical_json
 from pramana.model import Assertion, Case, Line
 
 HASH_PREFIX = "sha256:"
@@ -31,7 +31,7 @@ def hash_suite(path: str | PathLike[str], content: bytes | None = None) -> str:
         for index, line in enumerate(lines):
             try:
                 cases.add(CasePosition(line.number, index, line.byte_offset), parse_line(decode_line(line)))
-            except BadLine as bad:
+            except BadJson as bad:
                 place = Problem(bad.message, f"[{index}]", line.number, bad.column, str(path))
                 raise InvalidInput.from_problems([place]) from None
 
@@ -60,7 +60,7 @@ def hash_result(model_id: str, case_id: str, output: str) -> str:
     """Return the hash of one result: model, case and output joined by `|`, as the published format defines it.
 
     If a field contains `|`, two different results can have the same hash; for its own records, Pramana uses
-    `RecordDigester`.
+    `ResultDigester`.
     """
     return hash_output(f"{model_id}|{case_id}|{output}")
 
@@ -120,7 +120,7 @@ def _drop_empty_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None and value != []}
 
 
-class RecordDigester:
+class ResultDigester:
     """Computes digests of one model's records in one run, with each field prefixed by its length, so that none collide.
 
     An absent system prompt differs from an empty one. Parameters are hashed as JSON. The part that all records share is
@@ -205,7 +205,7 @@ class SortedCases:
     def add(self, position: CasePosition, case: Any) -> None:
         """Add one case and its position."""
         if not isinstance(case, dict) or not isinstance(case.get("id"), str):
-            raise BadLine("a case must be an object with an id of text")
+            raise BadJson("a case must be an object with an id of text")
         record = (_encode_text(case["id"]), position, to_canonical_json(case))
         self._gathered.append(record)
         self._size += len(record[0]) + len(record[2]) + 350  # Python's overhead for a tuple and its objects

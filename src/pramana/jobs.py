@@ -130,7 +130,7 @@ class Jobs:
             limits = Limits(**run.limits)
             await execute(self._store, run, limits, self._report_call_stage_change, stop, reach=reach, is_claimed=True)
         except asyncio.CancelledError:
-            log.info("run %s was dropped: %s", run_id, stop.reason)
+            log.info("run %s was ended before its requests in flight finished: %s", run_id, stop.reason)
         except StoreFailed as error:  # this server or another resumes the run when the store is back
             log.warning("run %s: %s", run_id, error)
         except PramanaError as error:

@@ -32,7 +32,7 @@ class Line(Struct, frozen=True):
     number: int
     byte_offset: int
     data: bytes
-    too_long: bool = False
+    is_too_long: bool = False
     """Whether the line exceeds the limit; `data` then holds only its beginning."""
 
     @property
@@ -40,14 +40,14 @@ class Line(Struct, frozen=True):
         return not self.data.strip(b" \t\r")
 
 
-class BadLine(ValueError):
-    """A line that is not one JSON value; the column counts characters from one."""
+class BadJson(ValueError):
+    """Text that is not one valid JSON value; the column counts characters from one."""
 
     def __init__(self, message: str, column: int = 1, path: JsonPath = (), *, exceeds_our_limits: bool = False) -> None:
         super().__init__(message)
         self.message, self.column, self.path = message, column, path
         self.exceeds_our_limits = exceeds_our_limits
-        """Whether the line is valid JSON that exceeds Pramana's limits, so the error is not the author's."""
+        """Whether the text is valid JSON that exceeds Pramana's limits, so the error is not the author's."""
 
 
 def open_file(path: str | PathLike[str], replacement_content: bytes | None = None) -> BinaryIO:
@@ -82,12 +82,12 @@ def read_lines(file: BinaryIO, limit: int = MAX_LINE_BYTES) -> Iterator[Line]:
         if number == 1 and data.startswith(b"\xef\xbb\xbf"):
             data, start = data[3:], 3
         content = data.removesuffix(b"\n").removesuffix(b"\r") if data.endswith(b"\n") else data
-        too_long = len(content) > limit
-        if too_long and not data.endswith(b"\n"):  # discard the rest of the line, piece by piece
+        is_too_long = len(content) > limit
+        if is_too_long and not data.endswith(b"\n"):  # discard the rest of the line, piece by piece
             while (rest := file.readline(1 << 20)) and not rest.endswith(b"\n"):
                 offset += len(rest)
             offset += len(rest)
-        yield Line(number, start, content, too_long)
+        yield Line(number, start, content, is_too_long)
 
 
 def decode_line(line: Line) -> str:
@@ -95,16 +95,16 @@ def decode_line(line: Line) -> str:
 
     >>> decode_line(Line(1, 0, b"caf\\xe9"))
     Traceback (most recent call last):
-    pramana.jsonl.BadLine: not UTF-8: byte 0xe9 is invalid here; save the file as UTF-8
+    pramana.jsonl.BadJson: not UTF-8: byte 0xe9 is invalid here; save the file as UTF-8
     """
-    if line.too_long:
-        raise BadLine(f"the line is longer than {MAX_LINE_BYTES:,} bytes; split the case or shorten its input")
+    if line.is_too_long:
+        raise BadJson(f"the line is longer than {MAX_LINE_BYTES:,} bytes; split the case or shorten its input")
     try:
         return line.data.decode()
     except UnicodeDecodeError as error:
         column = len(line.data[: error.start].decode()) + 1
         byte = line.data[error.start]
-        raise BadLine(f"not UTF-8: byte 0x{byte:02x} is invalid here; save the file as UTF-8", column) from None
+        raise BadJson(f"not UTF-8: byte 0x{byte:02x} is invalid here; save the file as UTF-8", column) from None
 
 
 class _RefusedValue(ValueError):
@@ -137,11 +137,11 @@ _RFC8259_FINITE_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, pars
 
 
 def parse_line(text: str) -> Any:
-    """Return the value of one line of JSON, or raise `BadLine` at the exact column.
+    """Return the value of one line of JSON, or raise `BadJson` at the exact column.
 
     >>> parse_line('{"id": "a", "id": "b"}')
     Traceback (most recent call last):
-    pramana.jsonl.BadLine: duplicate key "id" in one object; the first is at column 2
+    pramana.jsonl.BadJson: duplicate key "id" in one object; the first is at column 2
     """
     return _parse_with(_STRICT_DECODER, text, "line")
 
@@ -183,7 +183,7 @@ _BRACKET_RE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{\[]|[}\]]', re.DOTALL)
 
 
 def refuse_deep_nesting(text: str) -> None:
-    """Raise `BadLine` for JSON that is nested too deep; the limit of its own parser differs between Pythons."""
+    """Raise `BadJson` for JSON that is nested too deep; the limit of its own parser differs between Pythons."""
     if text.count("[") + text.count("{") <= MAX_JSON_DEPTH:
         return  # true of nearly every line
     depth = 0
@@ -192,7 +192,7 @@ def refuse_deep_nesting(text: str) -> None:
         if token in "{[":
             depth += 1
             if depth > MAX_JSON_DEPTH:
-                raise BadLine(
+                raise BadJson(
                     f"nested more than {MAX_JSON_DEPTH} levels deep", found.start() + 1, exceeds_our_limits=True
                 )
         elif token in "}]":
@@ -226,15 +226,15 @@ def to_canonical_json(value: Any) -> bytes:
 _encode_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 
 
-def _explain_decode_error(text: str, error: json.JSONDecodeError, text_kind: str) -> BadLine:
+def _explain_decode_error(text: str, error: json.JSONDecodeError, text_kind: str) -> BadJson:
     hint = "; write each object on one line" if text_kind == "line" else ""
     if error.msg == "Extra data":
-        return BadLine(f"not valid JSON: more text after the end of the value{hint}", error.pos + 1)
+        return BadJson(f"not valid JSON: more text after the end of the value{hint}", error.pos + 1)
     if not text[error.pos :].strip():
-        return BadLine(f"not valid JSON: the {text_kind} ends too early{hint}", error.pos + 1)
+        return BadJson(f"not valid JSON: the {text_kind} ends too early{hint}", error.pos + 1)
     found = json.dumps(text[error.pos], ensure_ascii=not text[error.pos].isprintable())
     expected = error.msg[:1].lower() + error.msg[1:].removesuffix(" at")
-    return BadLine(f"not valid JSON: {expected}, found {found}", error.pos + 1)
+    return BadJson(f"not valid JSON: {expected}, found {found}", error.pos + 1)
 
 
 # ── The scanner: valid JSON in, the position of every key and value out ──
@@ -347,7 +347,7 @@ _NUMBER_OR_CONSTANT_RE = re.compile(
 )
 
 
-def _find_refused_value(text: str, *, refuse_duplicate_keys: bool, refuse_infinite: bool) -> BadLine:
+def _find_refused_value(text: str, *, refuse_duplicate_keys: bool, refuse_infinite: bool) -> BadJson:
     """Find the value that the parser refused: a number that is not finite or too long, or a duplicate key.
 
     The text is valid JSON up to there; anything may follow.
@@ -357,15 +357,15 @@ def _find_refused_value(text: str, *, refuse_duplicate_keys: bool, refuse_infini
         if place.is_key:
             if refuse_duplicate_keys and place.path in first:
                 message = f"duplicate key {quote_text(place.text)} in one object; the first is at column"
-                return BadLine(f"{message} {first[place.path]}", place.column, place.path)
+                return BadJson(f"{message} {first[place.path]}", place.column, place.path)
             first[place.path] = place.column
         elif number := _NUMBER_OR_CONSTANT_RE.match(place.text):
             if number["constant"]:
                 message = f"not valid JSON: {number['constant']} is not a number in JSON"
-                return BadLine(message, place.column, place.path)
+                return BadJson(message, place.column, place.path)
             if not number["rest"] and len(number["digits"]) > 4300:
-                return BadLine("a number of more than 4,300 digits", place.column, place.path, exceeds_our_limits=True)
+                return BadJson("a number of more than 4,300 digits", place.column, place.path, exceeds_our_limits=True)
             if refuse_infinite and number["rest"] and abs(float(number[0])) == float("inf"):
                 message = f"{number[0][:40]} is too large for a number"
-                return BadLine(message, place.column, place.path, exceeds_our_limits=True)
-    return BadLine("not valid JSON")
+                return BadJson(message, place.column, place.path, exceeds_our_limits=True)
+    return BadJson("not valid JSON")

@@ -229,7 +229,7 @@ class Request(Struct, frozen=True):
     """Neutral names (temperature, seed, top_p, max_tokens, stop); any other is sent unchanged."""
     purpose: Purpose = "case"
     sample: int = 0
-    """The number among identical requests (repeats); never sent, but part of the cache key."""
+    """The repeat, from 0: which of several identical requests this is; never sent, but part of the cache key."""
     speech: Speech | None = None
     """The speech of a call; `turns` are then the earlier messages. None: the request is sent as text."""
 

@@ -1,7 +1,7 @@
-"""What scores the replies of a plan: the plan and the open accounts of a run go in; judges and scorers come out.
+"""What scores the replies of a plan: the plan and the open clients of a run go in; judges and scorers come out.
 
 A run and a rescoring use the same: the judge, the similarity of an embedder, the measurements of calls, and the user's
-scorers. All of their requests pass the limits of the accounts; models without a price are refused beforehand where a
+scorers. All of their requests pass the limits of the clients; models without a price are refused beforehand where a
 cost limit is set. Nothing here sends a request.
 """
 
@@ -22,24 +22,24 @@ from pramana.score.judge import Judge
 from pramana.score.panel import PANEL_SEPARATOR
 from pramana.score.scorers import ScorerRunner, find_planned_scorers
 from pramana.score.scoring import NO_JUDGE_REASON, VOICE_JUDGE_REASON, ReplyChecker
-from pramana.score.similarity import Similarity, make_embed
-from pramana.score.speech import CallScoring
+from pramana.score.similarity import SimilarityScorer, make_embed
+from pramana.score.speech import CallScorer
 from pramana.store.store import Store
 
 # ── Judges, similarity and scorers ──
 
 
-def make_call_scoring(store: Store, plan: Plan, accounts: RunClients) -> CallScoring:
+def make_call_scorer(store: Store, plan: Plan, clients: RunClients) -> CallScorer:
     """Return what measures the calls of a plan."""
-    return CallScoring(store.blobs.get, accounts.make_recording_recognition(plan.stt), by_whisper=plan.stt is None)
+    return CallScorer(store.blobs.get, clients.make_recording_recognition(plan.stt), by_whisper=plan.stt is None)
 
 
-def make_scoring(
+def make_reply_checker(
     plan: Plan,
     target: Target,
-    accounts: RunClients,
-    similarity: Similarity,
-    call_scoring: CallScoring,
+    clients: RunClients,
+    similarity: SimilarityScorer,
+    call_scoring: CallScorer,
     scorers: ScorerRunner,
     no_judge_reason: str = "",
 ) -> ReplyChecker:
@@ -49,7 +49,7 @@ def make_scoring(
     """
     agent = is_voice_agent(target) and target.provider not in NON_JUDGE_PROVIDERS
     named = plan.judges or (() if no_judge_reason else (target,))
-    judges = make_judges(named, accounts)
+    judges = make_judges(named, clients)
     return ReplyChecker(
         judges[0] if judges else None,
         similarity,
@@ -61,30 +61,30 @@ def make_scoring(
     )
 
 
-def check_judge_usable(plan: Plan, accounts: RunClients) -> None:
+def check_judge_usable(plan: Plan, clients: RunClients) -> None:
     """Raise an error if the judge cannot be used (missing key, unknown function) before any reply is judged."""
     for judge in plan.judges:
-        accounts.get_text_client(judge)
+        clients.get_text_client(judge)
 
 
-def make_judges(targets: Sequence[Target], accounts: RunClients, prompt_order: PromptOrder = "usual") -> list[Judge]:
+def make_judges(targets: Sequence[Target], clients: RunClients, prompt_order: PromptOrder = "usual") -> list[Judge]:
     """Return those of some models that can judge."""
-    return [judge for each in targets if (judge := _make_judge(each, accounts, prompt_order))]
+    return [judge for each in targets if (judge := _make_judge(each, clients, prompt_order))]
 
 
-def _make_judge(target: Target, accounts: RunClients, prompt_order: PromptOrder = "usual") -> Judge | None:
+def _make_judge(target: Target, clients: RunClients, prompt_order: PromptOrder = "usual") -> Judge | None:
     """Return a model as a judge, or None for the embedded model and for voice agents."""
     if target.provider in NON_JUDGE_PROVIDERS or is_voice_agent(target):
         return None
 
     async def ask(request: Request) -> Reply:
-        return await accounts.get_text_client(target)(request)  # opened on first use: not every suite needs a judge
+        return await clients.get_text_client(target)(request)  # opened on first use: not every suite needs a judge
 
     return Judge(ask, target.model, target.typed, must_rate=target.provider != FUNCTION_KIND, prompt_order=prompt_order)
 
 
 def open_scorers(
-    plan: Plan, accounts: RunClients, prices: Prices, limits: Limits, reach: ProviderAccess
+    plan: Plan, clients: RunClients, prices: Prices, limits: Limits, reach: ProviderAccess
 ) -> ScorerRunner:
     """Return the scorers of a plan; requests to models that they name count toward the run's limits."""
     if not plan.scorers:
@@ -97,7 +97,7 @@ def open_scorers(
             raise InvalidInput(f"a cost limit needs a price, and no price is known for {typed}")
         if reach.free_models_only and prices.may_cost(target):
             raise InvalidInput(f"{typed} may cost money, and this run has no cost limit; set a cost limit")
-        judge = _make_judge(target, accounts)
+        judge = _make_judge(target, clients)
         if judge is None:
             raise InvalidInput(
                 f"{typed} cannot be asked: {VOICE_JUDGE_REASON if is_voice_agent(target) else NO_JUDGE_REASON}"
@@ -112,12 +112,12 @@ def open_scorers(
     )
 
 
-def make_similarity(plan: Plan, accounts: RunClients) -> Similarity:
+def make_similarity(plan: Plan, clients: RunClients) -> SimilarityScorer:
     """Return what scores `semantic_similarity`: by the embedder of a plan, or by the embedded model."""
     if (embedder := plan.embedder) is None:
-        return Similarity()
-    asked = make_embed(accounts.get_embedding_client(embedder), embedder.model)
-    return Similarity(asked, f"{embedder.provider}:{embedder.model}")
+        return SimilarityScorer()
+    asked = make_embed(clients.get_embedding_client(embedder), embedder.model)
+    return SimilarityScorer(asked, f"{embedder.provider}:{embedder.model}")
 
 
 # ── Prices ──

@@ -59,11 +59,11 @@ class ToolCallLike(Protocol):
     def arguments(self) -> str: ...
 
 
-MAX_SHOWN_CALL_LENGTH = 160
+MAX_SHOWN_TOOL_CALL_LENGTH = 160
 """Characters of a tool call in a list or a reason."""
 
 
-def describe_tool_calls(calls: Iterable[ToolCallLike], max_length: int | None = MAX_SHOWN_CALL_LENGTH) -> str:
+def describe_tool_calls(calls: Iterable[ToolCallLike], max_length: int | None = MAX_SHOWN_TOOL_CALL_LENGTH) -> str:
     """Return tool calls on one line, each cut to `max_length` characters; None cuts none.
 
     >>> describe_tool_calls([ToolCall("get_weather", '{"city": "Paris"}'), ToolCall("get_time")])
@@ -76,16 +76,16 @@ def describe_tool_calls(calls: Iterable[ToolCallLike], max_length: int | None = 
 
 
 def describe_reply(
-    text: str, calls: Sequence[ToolCallLike], max_call_length: int | None = MAX_SHOWN_CALL_LENGTH
+    text: str, calls: Sequence[ToolCallLike], max_tool_call_length: int | None = MAX_SHOWN_TOOL_CALL_LENGTH
 ) -> str:
     """Return the text of a reply, or the tools that it called instead; empty if there is neither.
 
-    Who decides by it, a judge or a comparison, needs whole calls: `max_call_length` None.
+    Who decides by it, a judge or a comparison, needs whole calls: `max_tool_call_length` None.
 
     >>> describe_reply(" ", [ToolCall("get_time")]), describe_reply("Noon.", [ToolCall("get_time")])
     ('(no text; called get_time({}))', 'Noon.')
     """
-    return text if text.strip() or not calls else f"(no text; {describe_tool_calls(calls, max_call_length)})"
+    return text if text.strip() or not calls else f"(no text; {describe_tool_calls(calls, max_tool_call_length)})"
 
 
 def encode_raw_response(response: Any) -> bytes:

@@ -398,7 +398,7 @@ def get_published_name(field: FieldInfo) -> str:
     return str((get_field_metadata(field).extra or {}).get("published", field.name))
 
 
-def is_number(field: FieldInfo) -> bool:
+def takes_number(field: FieldInfo) -> bool:
     """Return whether a field takes a number."""
     return bool({int, float} & set(_iterate_base_types(field.type)))
 
@@ -509,7 +509,7 @@ def _describe_text_mismatch(values: Sequence[str], field: FieldInfo) -> str:
             expected = f"expected {', '.join(known[:-1])} or {known[-1]}"
             return f"unknown {field.encode_name} {quote_text(each)}{suggest_similar(each, known)}; {expected}"
     expected = _describe_expected(field.type).removesuffix(", or null")  # a URL cannot express null
-    return f"expected {expected}, found {quote_text(values[-1]) if len(values) == 1 else len(values)}"
+    return f"expected {expected}, found {quote_text(values[-1]) if len(values) == 1 else f'{len(values)} values'}"
 
 
 def describe_type_mismatch(value: Any, type_: Any) -> str | None:

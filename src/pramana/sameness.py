@@ -1,6 +1,6 @@
 """Are two endpoints the same model? A request in, a stored run of paired calls and its answer out.
 
-`create_same_run` stores a run of two models whose calls come in pairs; `bench.execute` carries it out with
+`create_sameness_run` stores a run of two models whose calls come in pairs; `bench.execute` carries it out with
 `stream_pairs`, within the run's limits. A pair sends one prompt with one seed to both endpoints, one call directly
 after the other, in an order drawn by lot, so that load and time affect both alike. Up to four pairs are under way at
 once. The test looks after every pair, and ends as soon as the endpoints are proven to differ, or the calls are spent.
@@ -26,7 +26,7 @@ from pramana.analyse.numbers import pluralise
 from pramana.assertions import check_output
 from pramana.border_search import find_border_prompts, make_border_check
 from pramana.errors import InvalidInput, PramanaError, ProviderError, Stopped, quote_text
-from pramana.hash import RecordDigester, hash_case, hash_result
+from pramana.hash import ResultDigester, hash_case, hash_result
 from pramana.model import (
     Case,
     Check,
@@ -46,28 +46,28 @@ from pramana.planning import DEFAULT_SUITE, DEFAULT_TIER, plan_with_cases
 from pramana.providers.logprobs import logprob_parameters, read_first_token_logprobs
 from pramana.request import LOCAL_ONLY_MARK, Limits, Name, RunName, RunNote, RunRequest, Selection, check_struct_values
 from pramana.run.accounts import ProviderAccess, RunClients
-from pramana.run.asking import TextClient, ask_lines_in_turn
+from pramana.run.asking import TargetClient, ask_lines_in_turn
 from pramana.run.engine import Stop
 from pramana.store.store import Store
 
-ENOUGH_REASON = "the test of two endpoints is complete"
+TEST_COMPLETE_REASON = "the test of two endpoints is complete"
 """The reason of a test that has its answer, or has sent all of its calls."""
-PINNED_PROMPTS = 5
+DEFAULT_SUITE_PROMPT_COUNT = 5
 """Few prompts, so that each is sent several times: a difference counts once it was seen before."""
-PAIRS_AT_ONCE = 4
+MAX_CONCURRENT_PAIRS = 4
 """Few, because pairs under way when the test ends are paid for in vain."""
-SEARCH_SHARE = 4
+CALLS_PER_SEARCH_CALL = 4
 """The search for border prompts may use one call in so many."""
-SUITE_PREFIX = "border prompts+"
+SAMENESS_SUITE_NAME_PREFIX = "border prompts+"
 """The name of a test's cases begins with it."""
 MIN_CALLS = 40
 MAX_CASES_READ = 10_000
 _MODEL_BACKED_ASSERTIONS = ("llm_judge", "semantic_similarity")
-_SECOND = " (2)"
+_REPEATED_MODEL_SUFFIX = " (2)"
 """Added to the name of a model that is tested against itself: results are stored by name."""
 
 
-class SameRequest(Struct, frozen=True, kw_only=True):
+class SamenessRequest(Struct, frozen=True, kw_only=True):
     """All options of a test whether two endpoints are the same."""
 
     models: Annotated[tuple[Name, ...], Meta(min_length=2, max_length=2, description="The two models to test")]
@@ -77,7 +77,7 @@ class SameRequest(Struct, frozen=True, kw_only=True):
     ] = 400
     prompts: Annotated[
         int, Meta(ge=0, le=100, title="Prompts", description="Maximum number of prompts that are not border prompts")
-    ] = PINNED_PROMPTS
+    ] = DEFAULT_SUITE_PROMPT_COUNT
     temperature: Annotated[
         float, Meta(ge=0, le=100, title="Temperature", description="Sampling temperature of border prompts")
     ] = 1.0
@@ -126,8 +126,8 @@ class SameRequest(Struct, frozen=True, kw_only=True):
 # ── Plan ──
 
 
-def create_same_run(
-    store: Store, request: SameRequest, reach: ProviderAccess | None = None, creator: str | None = None
+def create_sameness_run(
+    store: Store, request: SamenessRequest, reach: ProviderAccess | None = None, creator: str | None = None
 ) -> Run:
     """Check a request and store its run; `bench.execute` executes it."""
     check_struct_values(request)
@@ -136,23 +136,26 @@ def create_same_run(
     if plan.variants != ("text",):
         raise InvalidInput("only models that answer text can be tested pair by pair; name two text models")
     seed = secrets.randbits(31) if request.seed is None else request.seed
-    pinned = _draw_pinned_prompts(chosen.cases(), request.prompts, seed)
-    if request.prompts and not pinned:
+    suite_prompts = _draw_suite_prompts(chosen.cases(), request.prompts, seed)
+    if request.prompts and not suite_prompts:
         raise chosen.make_no_cases_error()
     first, second = plan.targets
-    search_calls = request.calls // SEARCH_SHARE
+    search_calls = request.calls // CALLS_PER_SEARCH_CALL
     plan = replace(
         plan,
-        suite=SUITE_PREFIX + plan.suite,
+        suite=SAMENESS_SUITE_NAME_PREFIX + plan.suite,
         suite_hash=None,
-        targets=(first, replace(second, typed=second.typed + _SECOND) if second.typed == first.typed else second),
-        repeats=max(1, (request.calls - search_calls) // (2 * (len(pinned) + MAX_BORDER_PROMPTS))),
+        targets=(
+            first,
+            replace(second, typed=second.typed + _REPEATED_MODEL_SUFFIX) if second.typed == first.typed else second,
+        ),
+        repeats=max(1, (request.calls - search_calls) // (2 * (len(suite_prompts) + MAX_BORDER_PROMPTS))),
         pairing=Pairing(seed, request.calls, search_calls, {"temperature": request.temperature}),
     )
     is_server = reach.is_for_other_users
     return store.runs.create(
         plan,
-        chain(make_border_cases(), pinned),
+        chain(make_border_cases(), suite_prompts),
         owner="server" if is_server else "cli",
         creator=creator,
         limits=request.limits.to_stored() if is_server else None,
@@ -161,7 +164,7 @@ def create_same_run(
     )
 
 
-def _draw_pinned_prompts(cases: Iterator[Case], count: int, seed: int) -> list[Case]:
+def _draw_suite_prompts(cases: Iterator[Case], count: int, seed: int) -> list[Case]:
     """Return a few of the cases, drawn by the seed, in their order."""
     known = {hash_case(each): each for each in islice(cases, MAX_CASES_READ if count else 0)}
     if len(known) <= count:
@@ -178,7 +181,7 @@ class _Endpoint:
     """One of the two models, and its client."""
 
     target: Target
-    client: TextClient
+    client: TargetClient
 
 
 @dataclass(slots=True)
@@ -194,10 +197,10 @@ class _ScheduledPair:
 class _PairSchedule:
     """Draws pairs: rounds of all prompts in random order, two of three with border prompts; the same for a seed."""
 
-    def __init__(self, pairing: Pairing, borders: Sequence[Case], pinned: Sequence[Case]) -> None:
+    def __init__(self, pairing: Pairing, borders: Sequence[Case], suite_prompts: Sequence[Case]) -> None:
         self._seed = pairing.seed
-        times = max(1, math.ceil(2 * len(pinned) / len(borders))) if borders else 0
-        self._round = [*(each for each in borders for _ in range(times)), *pinned]
+        times = max(1, math.ceil(2 * len(suite_prompts) / len(borders))) if borders else 0
+        self._round = [*(each for each in borders for _ in range(times)), *suite_prompts]
 
     def get(self, number: int) -> _ScheduledPair:
         """Return the pair with this number, counted from 0."""
@@ -221,7 +224,7 @@ class _PairedCalls:
     stop: Stop
     batches: asyncio.Queue[list[Result]] = field(default_factory=asyncio.Queue)
     """New results; an empty list is the end."""
-    digests: dict[str, str] = field(default_factory=dict)
+    case_digest_by_id: dict[str, str] = field(default_factory=dict)
     next_pair: int = 0
     sent_calls: int = 0
 
@@ -229,7 +232,7 @@ class _PairedCalls:
         """Search border prompts, then send pairs until the endpoints differ or the calls are spent."""
         try:
             await self._search_and_send_pairs()
-            self.stop(ENOUGH_REASON)
+            self.stop(TEST_COMPLETE_REASON)
         except Stopped:
             pass
         except PramanaError as error:
@@ -240,8 +243,8 @@ class _PairedCalls:
             self.batches.put_nowait([])
 
     async def _search_and_send_pairs(self) -> None:
-        borders = [each for each in self.cases.values() if is_border(each)]
-        pinned = [each for each in self.cases.values() if not is_border(each)]
+        borders = [each for each in self.cases.values() if is_border_prompt(each)]
+        suite_prompts = [each for each in self.cases.values() if not is_border_prompt(each)]
         parameters: dict[str, Any] = {**self.pairing.border_parameters}
         search = await find_border_prompts(
             [self._make_search_send(0), self._make_search_send(1)],
@@ -251,7 +254,7 @@ class _PairedCalls:
         )
         self.sent_calls = search.calls
         test = EndpointTest(
-            has_verdicts=any(each.assertion and _is_offline(each) for each in pinned),
+            has_verdicts=any(each.assertion and _has_offline_assertion(each) for each in suite_prompts),
             has_logprobs=search.has_logprobs,
             has_borders=bool(search.cases),
         )
@@ -260,11 +263,11 @@ class _PairedCalls:
         last = max((key.repeat for key in self.stored), default=-1)
         self.next_pair = max(0, last - self.pairing.search_calls + 1)
         self.sent_calls += sum(key.repeat >= self.pairing.search_calls for key in self.stored)
-        if not (search.cases or pinned):
+        if not (search.cases or suite_prompts):
             return
-        schedule = _PairSchedule(self.pairing, search.cases, pinned)
+        schedule = _PairSchedule(self.pairing, search.cases, suite_prompts)
         async with asyncio.TaskGroup() as group:
-            for _ in range(PAIRS_AT_ONCE):
+            for _ in range(MAX_CONCURRENT_PAIRS):
                 group.create_task(self._send_pairs(schedule, test, search.parameters))
 
     def _make_search_send(self, side: int) -> Any:
@@ -292,7 +295,7 @@ class _PairedCalls:
             self.sent_calls += 2
             results: dict[int, Result] = {}
             parameters = self.plan.parameters
-            if is_border(pair.case):
+            if is_border_prompt(pair.case):
                 parameters = {**border_parameters, "seed": pair.seed}
             try:
                 for side in pair.order:
@@ -313,18 +316,18 @@ class _PairedCalls:
             both = (results[0], results[1])
             test.add(make_call_pair(pair.case, both))
         if test.is_different:
-            self.stop(ENOUGH_REASON)
+            self.stop(TEST_COMPLETE_REASON)
 
     async def _call(self, side: int, case: Case, repeat: int, parameters: Mapping[str, Any]) -> Result:
         """Send a prompt to an endpoint and return the result; an error that other calls would not have is a result."""
         endpoint = self.endpoints[side]
         target = endpoint.target
-        digest = self.digests.setdefault(case.id, hash_case(case))
+        digest = self.case_digest_by_id.setdefault(case.id, hash_case(case))
         key = ResultKey(digest, target.typed, "text", repeat)
         if key in self.stored:
             return self.stored[key]
         system = (Turn("system", self.plan.system_prompt),) if self.plan.system_prompt else ()
-        named = {**parameters, **(logprob_parameters(target.provider) if is_border(case) else {})}
+        named = {**parameters, **(logprob_parameters(target.provider) if is_border_prompt(case) else {})}
         request = Request(target.model, system + case.turns, named, "case", repeat)
         try:
             if len(case.script) < 2:
@@ -335,14 +338,16 @@ class _PairedCalls:
             if error.fatal:
                 raise
             return Result(key, case.id, None, Failure(error.code, str(error)), (), None, None)
-        record = RecordDigester(
+        record = ResultDigester(
             model=target.typed, parameters=named, suite_hash="", system_prompt=self.plan.system_prompt
         )
         hashed = hash_result(target.model, case.id, reply.text)
-        return Result(key, case.id, reply, None, (_make_check(case, reply),), hashed, record(digest, reply.text, ()))
+        return Result(
+            key, case.id, reply, None, (_check_reply_offline(case, reply),), hashed, record(digest, reply.text, ())
+        )
 
 
-def stream_pairs(store: Store, run: Run, accounts: RunClients, stop: Stop) -> AsyncGenerator[list[Result]]:
+def stream_pairs(store: Store, run: Run, clients: RunClients, stop: Stop) -> AsyncGenerator[list[Result]]:
     """Return the results of a test in batches, each pair in one, until it has its answer or is stopped.
 
     Raises at once if an endpoint cannot be used, before anything is sent.
@@ -350,8 +355,8 @@ def stream_pairs(store: Store, run: Run, accounts: RunClients, stop: Stop) -> As
     pairing = run.plan.pairing
     assert pairing is not None  # noqa: S101 - the run of a test has one
     for target in run.plan.targets:
-        accounts.refuse_missing_parameters(target, {**run.plan.parameters, **pairing.border_parameters})
-    first, second = (_Endpoint(target, accounts.get_text_client(target)) for target in run.plan.targets)
+        clients.refuse_missing_parameters(target, {**run.plan.parameters, **pairing.border_parameters})
+    first, second = (_Endpoint(target, clients.get_text_client(target)) for target in run.plan.targets)
     return _stream_results(store, run, pairing, (first, second), stop)
 
 
@@ -366,21 +371,21 @@ async def _stream_results(
         while batch := await calls.batches.get():
             yield batch
         await working
-        stop.raise_interrupt()
+        stop.reraise_user_interrupt()
     finally:
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
 
 
-def _is_offline(case: Case) -> bool:
+def _has_offline_assertion(case: Case) -> bool:
     return case.assertion is not None and case.assertion.type not in _MODEL_BACKED_ASSERTIONS
 
 
-def _make_check(case: Case, reply: Reply) -> Check:
+def _check_reply_offline(case: Case, reply: Reply) -> Check:
     """Return the check of a reply: by an offline assertion; a judge would cost more than the test."""
-    if case.assertion and _is_offline(case):
+    if case.assertion and _has_offline_assertion(case):
         return check_output(case.assertion, reply.text, case.ideals)
-    if is_border(case):
+    if is_border_prompt(case):
         return make_border_check()
     return Check("same", "1", Outcome.UNSCORED, "a test of two endpoints uses no judge", decides=False)
 
@@ -388,7 +393,7 @@ def _make_check(case: Case, reply: Reply) -> Check:
 # ── Pairs of a stored run ──
 
 
-def is_border(case: Case) -> bool:
+def is_border_prompt(case: Case) -> bool:
     """Return whether a case is a border prompt."""
     return BORDER_TAG in case.facets.tags
 
@@ -398,7 +403,7 @@ def make_call_pair(case: Case, results: tuple[Result, Result]) -> CallPair:
     first, second = (_read_answered(case, each) for each in results)
     key = results[0].key
     prompt = f"{key.case} {key.variant}"
-    return CallPair(prompt, (first, second), is_border=is_border(case), shown_prompt=_show_prompt(case))
+    return CallPair(prompt, (first, second), is_border=is_border_prompt(case), shown_prompt=_show_prompt(case))
 
 
 def pair_results(results: Sequence[Result], plan: Plan, cases: Mapping[str, Case]) -> Iterator[CallPair]:
@@ -425,7 +430,7 @@ def _read_answered(case: Case, result: Result) -> Answered | None:
     verdicts = {Outcome.PASSED: True, Outcome.FAILED: False}
     text = "\n".join((reply.text, *map(str, reply.tool_calls))) if reply.tool_calls else reply.text
     return Answered(
-        read_answer(text) if is_border(case) else text,
+        read_answer(text) if is_border_prompt(case) else text,
         reply.total_s,
         verdicts.get(result.outcome),
         read_first_token_logprobs(reply),
@@ -437,7 +442,7 @@ def _show_prompt(case: Case) -> str:
     return case.turns[-1].text if case.turns else case.id
 
 
-class PairReading(Struct, frozen=True):
+class RunPairs(Struct, frozen=True):
     """The pairs of a stored run, and what its calls of two models report beside the replies."""
 
     models: tuple[str, str]
@@ -450,9 +455,9 @@ class PairReading(Struct, frozen=True):
     """Parameters that were left out for each endpoint because it rejected them."""
 
 
-def read_pairs(store: Store, run: Run, models: tuple[str, str] | None = None) -> PairReading:
+def read_pairs(store: Store, run: Run, models: tuple[str, str] | None = None) -> RunPairs:
     """Return the pairs of a stored run in the order they were stored: of its two models, or of those named."""
-    plan = _choose_models(run, models)
+    plan = _keep_only_models(run, models)
     first, second = (target.typed for target in plan.targets)
     cases: dict[str, Case] = {}
     results: list[Result] = []
@@ -469,7 +474,7 @@ def read_pairs(store: Store, run: Run, models: tuple[str, str] | None = None) ->
             dropped[model] |= set(reply.dropped)
             tokens[0] += reply.usage.input_tokens or 0
             tokens[1] += reply.usage.output_tokens or 0
-    return PairReading(
+    return RunPairs(
         (first, second),
         list(pair_results(results, plan, cases)),
         tokens[0],
@@ -479,7 +484,7 @@ def read_pairs(store: Store, run: Run, models: tuple[str, str] | None = None) ->
     )
 
 
-def _choose_models(run: Run, models: tuple[str, str] | None) -> Plan:
+def _keep_only_models(run: Run, models: tuple[str, str] | None) -> Plan:
     """Return the plan of a run with only the two models to test."""
     known = {target.typed: target for target in run.plan.targets}
     if models is None:

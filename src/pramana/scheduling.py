@@ -15,14 +15,14 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from pramana import clock
-from pramana.alerting import AlertSettings, Delivery, deliver_due_alerts
+from pramana.alerting import AlertSettings, DeliveryAttempt, deliver_due_alerts
 from pramana.bench import SCHEDULER_STOPPED_REASON
 from pramana.errors import AlreadyRunning, PramanaError, StateConflict, StoreFailed, describe_exception
 from pramana.run.accounts import ProviderAccess
 from pramana.run.engine import Stop
 from pramana.store.store import Store
 from pramana.store.watches import Watch, find_today
-from pramana.watching import DayMeasurement, confirm_watch, measure_day, settle_past_days
+from pramana.watching import DayMeasurement, confirm_watch, end_unfinished_past_days, measure_day
 
 log = logging.getLogger("pramana.scheduling")
 
@@ -33,7 +33,7 @@ POLL_INTERVAL_S = 5.0
 """Seconds between two looks for due watches and alerts."""
 RETRY_DELAYS_S = (60.0, 300.0, 900.0, 1_800.0, 3_600.0)
 """Seconds until a day that ended with an error is tried again; the last delay repeats until the day is over."""
-BUSY_DELAY_S = 30.0
+ALREADY_RUNNING_DELAY_S = 30.0
 """Seconds until another look at a day that another process is measuring."""
 STOP_GRACE_S = 3.0
 """Seconds that requests in flight get to finish when the scheduler is stopped."""
@@ -47,7 +47,7 @@ class SchedulerEvent(NamedTuple):
     watch: Watch
     day: str | None = None
     measurement: DayMeasurement | None = None
-    delivery: Delivery | None = None
+    delivery: DeliveryAttempt | None = None
     error: str | None = None
     retry_at: float | None = None
     """When a failed day is tried again, as a Unix time."""
@@ -56,7 +56,7 @@ class SchedulerEvent(NamedTuple):
 class _Work(NamedTuple):
     """What a task does for a watch."""
 
-    watch: int
+    watch_number: int
     kind: Literal["day", "confirm"]
 
 
@@ -125,7 +125,7 @@ class Scheduler:
             with suppress(RuntimeError):  # the event loop has just ended
                 self._loop.call_soon_threadsafe(self._wake_event.set)
 
-    def request_check(self, watch: Watch) -> bool:
+    def request_measurement(self, watch: Watch) -> bool:
         """Measure a watch's day now, whatever its time of the day; return False for a watch of another owner.
 
         May be called from any thread.
@@ -153,7 +153,7 @@ class Scheduler:
         if stop is not None:
             stop.add_callback(self.stop)
         while not self._closing:
-            await self._look()
+            await self._start_due_work()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_interval_s):
                     await self._wake_event.wait()
@@ -165,10 +165,10 @@ class Scheduler:
     async def run_once(self) -> None:
         """Measure the watches that are due now, deliver the alerts that are due afterwards, and return."""
         self._loop = asyncio.get_running_loop()
-        await self._look()
+        await self._start_due_work()
         while self._tasks:
             await self._wait_for_tasks()
-            await self._look()
+            await self._start_due_work()
         await self._wait_for_tasks()
         await self._deliver()
 
@@ -177,7 +177,7 @@ class Scheduler:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _look(self) -> None:
+    async def _start_due_work(self) -> None:
         """Start what is due."""
         try:
             for watch in await asyncio.to_thread(self._find_due_watches):
@@ -200,7 +200,7 @@ class Scheduler:
         active = [each for each in self._store.watches.list_all(active_only=True) if each.owner in self._owners]
         for each in active:
             if self._settled_days.get(each.number) != today:
-                settle_past_days(self._store, each)
+                end_unfinished_past_days(self._store, each)
                 self._settled_days[each.number] = today
         statuses = self._store.watches.read_day_statuses(today)
         due = []
@@ -222,7 +222,7 @@ class Scheduler:
         return due
 
     def _find_confirmations(self) -> list[Watch]:
-        wanted = self._confirmations - {each.watch for each in self._tasks if each.kind == "confirm"}
+        wanted = self._confirmations - {each.watch_number for each in self._tasks if each.kind == "confirm"}
         return (
             [each for each in self._store.watches.list_all(active_only=True) if each.number in wanted] if wanted else []
         )
@@ -249,7 +249,7 @@ class Scheduler:
 
     async def _confirm(self, watch: Watch, stop: Stop) -> None:
         try:
-            await confirm_watch(self._store, watch, stop=stop, reach=self._make_reach(watch))
+            await confirm_watch(self._store, watch, stop=stop, reach=self._make_provider_access(watch))
         except asyncio.CancelledError:
             log.info("the confirming batch of watch %s was interrupted", watch.id)
         except Exception as error:  # any error: the next watch must go on
@@ -264,11 +264,11 @@ class Scheduler:
         self._requested.discard(watch.number)
         self._report(SchedulerEvent("begun", watch, today))
         try:
-            found = await measure_day(self._store, watch, stop=stop, reach=self._make_reach(watch))
+            found = await measure_day(self._store, watch, stop=stop, reach=self._make_provider_access(watch))
         except asyncio.CancelledError:
             self._report(SchedulerEvent("interrupted", watch, today))
         except AlreadyRunning:
-            self._postpone(watch, today, BUSY_DELAY_S)
+            self._postpone(watch, today, ALREADY_RUNNING_DELAY_S)
         except StateConflict as error:  # it was stopped, or another process has just ended the day
             log.info("watch %s: %s", watch.id, error)
         except Exception as error:  # any error: the next watch must go on
@@ -286,7 +286,7 @@ class Scheduler:
             else:
                 self._report_failure(watch, today, StateConflict("its run ended early"))
 
-    def _make_reach(self, watch: Watch) -> ProviderAccess:
+    def _make_provider_access(self, watch: Watch) -> ProviderAccess:
         if watch.owner == "cli":
             return ProviderAccess()
         return ProviderAccess(is_for_other_users=True, allow_private_addresses=self._alert_settings().allow_private)

@@ -28,7 +28,7 @@ from pramana.providers.kinds import providers
 from pramana.providers.voice.embedded import EmbeddedRecognition
 from pramana.providers.voice.vocabulary import FRAME_S, CallSetup, VoiceProvider
 from pramana.run.call import LOG_VERSION, Conversation, FinishedCall, Patience
-from pramana.score.speech import CallScoring
+from pramana.score.speech import CallScorer
 from pramana.score.timing import measure_times
 
 if TYPE_CHECKING:
@@ -68,12 +68,15 @@ class ClockErrors:
     turns: int
     """Turns that were measured and found in the agent's log."""
     expected: int
+    """Turns that should have been measured."""
     median: float
     """The median error, with its sign."""
     p95: float
     """The 95th percentile of the absolute error."""
     worst: float
+    """The largest absolute error."""
     ticker_p95: float
+    """The 95th percentile of the lateness of a bare ticker, which is the machine's share."""
     unexplained_p95: float
     """The 95th percentile of the absolute error, minus the time that the bench and the agent waited for a processor in
     that turn."""
@@ -235,10 +238,10 @@ async def _run_agent(wire: str, log: Path) -> AsyncIterator[str]:
 @asynccontextmanager
 async def _background_load() -> AsyncIterator[None]:
     """Keep the machine as busy as scoring does: measure and transcribe a finished call again and again."""
-    recording, log = await asyncio.to_thread(_make_finished_call)
+    recording, log = await asyncio.to_thread(_make_recording_and_log)
     ears = EmbeddedRecognition("bench")
     await ears.prepare()
-    scoring = CallScoring({"recording": recording, "log": log}.__getitem__, ears)
+    scoring = CallScorer({"recording": recording, "log": log}.__getitem__, ears)
     case = Case("scored", "scenario", (), Facets("information", "easy", "en"), script=(Line(SCORED_CALL_TEXTS[0]),))
     reply = Reply(SCORED_CALL_TEXTS[1], call=RecordedCall("recording", "log"))
     first = await scoring.score(case, reply)  # loads every model before any time is measured
@@ -262,7 +265,7 @@ async def _background_load() -> AsyncIterator[None]:
 
 
 @cache
-def _make_finished_call() -> tuple[bytes, bytes]:
+def _make_recording_and_log() -> tuple[bytes, bytes]:
     """Return the recording and the log of a finished call: a question and its answer, in the embedded voice."""
     import numpy as np
 

@@ -15,7 +15,7 @@ _TIME_OF_DAY_RE = re.compile("([01][0-9]|2[0-3]):[0-5][0-9]")
 MIN_BASELINE_DAYS, BASELINE_DAYS, MAX_BASELINE_DAYS = 14, 28, 365
 
 
-class AlertDelivery(Struct, frozen=True, kw_only=True):
+class AlertDestination(Struct, frozen=True, kw_only=True):
     """Where the alerts of a watch are sent: to a webhook or, on the user's own machine, to a command."""
 
     url: str | None = None
@@ -62,7 +62,8 @@ class WatchRequest(Struct, frozen=True, kw_only=True):
         Meta(description="What is measured; null: everything that applies to the model and its parameters"),
     ] = None
     delivery: Annotated[
-        AlertDelivery | None, Meta(description="Where alerts are sent; null: nowhere", extra={"published": "webhook"})
+        AlertDestination | None,
+        Meta(description="Where alerts are sent; null: nowhere", extra={"published": "webhook"}),
     ] = None
     name: Annotated[RunName | None, Meta(title="Name", description="Name of the watch, shown in lists")] = None
     note: Annotated[RunNote | None, Meta(title="Note", description="Note on the watch")] = None

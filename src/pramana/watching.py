@@ -18,15 +18,15 @@ from msgspec.structs import replace
 
 from pramana import settings
 from pramana.analyse.features import make_features
-from pramana.analyse.instruments import DayFeatures, FeatureDay, is_day_usable
-from pramana.analyse.watch import InstrumentFinding, decide_period, find_highest_level
+from pramana.analyse.instruments import DayFeatures, MeasuredDay, is_day_usable
+from pramana.analyse.watch import InstrumentFinding, find_highest_level, find_instrument_findings
 from pramana.bench import ProgressCallback, execute
 from pramana.day_runs import (
     SIDE_PURPOSES,
     design_day_run,
     find_day_run,
-    make_basis,
     make_day_request,
+    make_period_basis,
     read_run,
     read_side_features,
 )
@@ -46,7 +46,7 @@ UNKNOWN_COST = (
     "the cost of a reply is unknown, and the day has a budget; set the price of the model, or let the function state "
     "the cost"
 )
-_MAX_DECISIONS = 5
+_MAX_DECISION_ATTEMPTS = 5
 """Attempts to decide a day while other processes end earlier ones."""
 
 
@@ -65,7 +65,7 @@ async def measure_day(
     store: Store,
     watch: Watch,
     *,
-    progress: ProgressCallback | None = None,
+    on_progress: ProgressCallback | None = None,
     stop: Stop | None = None,
     reach: ProviderAccess | None = None,
 ) -> DayMeasurement:
@@ -73,13 +73,13 @@ async def measure_day(
 
     Raises `AlreadyRunning` while another process measures this day.
     """
-    settle_past_days(store, watch)
+    end_unfinished_past_days(store, watch)
     today = find_today()
     day = store.watches.find_day(watch, today)
     if day is not None and day.status != "measuring":
         return DayMeasurement(day)
     stop = Stop() if stop is None else stop
-    reach = _restrict_reach(watch, reach or ProviderAccess())
+    reach = _restrict_provider_access(watch, reach or ProviderAccess())
     try:
         run, is_claimed = _find_or_create_run(store, watch, today, reach)
     except StateConflict:  # the watch was stopped, or another process has just measured the day
@@ -87,12 +87,12 @@ async def measure_day(
         if day is None or day.status == "measuring":
             raise
         return DayMeasurement(day)
-    run, is_over = await _continue_run(store, watch, today, run, progress, stop, reach, is_claimed=is_claimed)
+    run, is_over = await _continue_run(store, watch, today, run, on_progress, stop, reach, is_claimed=is_claimed)
     last = run
     for purpose in SIDE_PURPOSES:
         if not is_over or remaining_budget(store, watch, today) <= 0:
             break
-        last, is_over = await _send_side_run(store, watch, today, purpose, last, progress, stop, reach)
+        last, is_over = await _send_side_run(store, watch, today, purpose, last, on_progress, stop, reach)
     day = store.watches.find_day(watch, today)
     if day is None:
         raise NotFound(f"{today} of watch {watch.shown_name} was deleted while it was measured")
@@ -107,7 +107,7 @@ async def _send_side_run(
     day: str,
     purpose: RunPurpose,
     last: Run,
-    progress: ProgressCallback | None,
+    on_progress: ProgressCallback | None,
     stop: Stop,
     reach: ProviderAccess,
 ) -> tuple[Run, bool]:
@@ -115,7 +115,7 @@ async def _send_side_run(
     if find_day_run(store, watch, day, purpose) is None and not design_day_run(store, watch, day, purpose, reach):
         return last, True
     run, is_claimed = _find_or_create_run(store, watch, day, reach, purpose)
-    return await _continue_run(store, watch, day, run, progress, stop, reach, is_claimed=is_claimed)
+    return await _continue_run(store, watch, day, run, on_progress, stop, reach, is_claimed=is_claimed)
 
 
 async def _continue_run(
@@ -123,7 +123,7 @@ async def _continue_run(
     watch: Watch,
     day: str,
     run: Run,
-    progress: ProgressCallback | None,
+    on_progress: ProgressCallback | None,
     stop: Stop,
     reach: ProviderAccess,
     *,
@@ -135,7 +135,7 @@ async def _continue_run(
     limits = _make_limits(store, watch, day, run.id)
     if limits is None:
         return run, True
-    run = await execute(store, run, limits, progress, stop, reach=reach, is_claimed=is_claimed)
+    run = await execute(store, run, limits, on_progress, stop, reach=reach, is_claimed=is_claimed)
     return run, _is_run_over(run)
 
 
@@ -152,7 +152,7 @@ async def confirm_watch(
     watch: Watch,
     *,
     budget_usd: float | None = None,
-    progress: ProgressCallback | None = None,
+    on_progress: ProgressCallback | None = None,
     stop: Stop | None = None,
     reach: ProviderAccess | None = None,
 ) -> Run:
@@ -161,7 +161,7 @@ async def confirm_watch(
     It costs at most `budget_usd`, or as much as a day of the watch may cost.
     """
     today = find_today()
-    reach = _restrict_reach(watch, reach or ProviderAccess())
+    reach = _restrict_provider_access(watch, reach or ProviderAccess())
     hook = store.watches.make_claim(watch, today, "confirm", 0.0)
     request = make_day_request(watch, today)
     most = watch.budget_usd_per_day if budget_usd is None else budget_usd
@@ -169,10 +169,10 @@ async def confirm_watch(
         request, name=f"{request.name} (confirming)"[-100:], limits=replace(request.limits, max_cost_usd=most)
     )
     run = create_run(store, request, reach, watch.creator, holder=make_process_name(), hook=hook)
-    return await execute(store, run, request.limits, progress, stop, reach=reach, is_claimed=True)
+    return await execute(store, run, request.limits, on_progress, stop, reach=reach, is_claimed=True)
 
 
-def settle_past_days(store: Store, watch: Watch) -> None:
+def end_unfinished_past_days(store: Store, watch: Watch) -> None:
     """End earlier days that were begun and never ended, with the answers that they have; nothing is sent for them."""
     today = find_today()
     for day in store.watches.list_days(watch):
@@ -182,7 +182,7 @@ def settle_past_days(store: Store, watch: Watch) -> None:
                 _end_day(store, watch, day, runs[0])
 
 
-def _restrict_reach(watch: Watch, reach: ProviderAccess) -> ProviderAccess:
+def _restrict_provider_access(watch: Watch, reach: ProviderAccess) -> ProviderAccess:
     """Return a reach that is restricted if the watch belongs to users of a server, wherever it is measured."""
     if watch.owner == "cli" or reach.is_for_other_users:
         return reach
@@ -247,19 +247,19 @@ def _end_day(store: Store, watch: Watch, day: WatchDay, run: Run | None) -> Watc
     encoded = msgspec.json.encode(features).decode()
     if not is_day_usable(features):
         reason = f"{answered:,} of {planned:,} calls were answered, fewer than 80 %{_explain_end(run)}"
-        missing = EndedDay(status="missing", reason=reason, features=encoded, **counts)
+        missing = EndedDay(status="missing", reason=reason, features_json=encoded, **counts)
         return store.watches.end_day(watch, day.day, missing)
-    basis = {**make_basis(run.plan, cases, results), **beside.basis}
-    for attempt in range(_MAX_DECISIONS):
+    basis = {**make_period_basis(run.plan, cases, results), **beside.basis}
+    for attempt in range(_MAX_DECISION_ATTEMPTS):
         period = next(each for each in store.watches.list_periods(watch) if each.number == day.period)
         reason_for_period = explain_new_period(period.basis, basis)
         earlier = [] if reason_for_period else read_feature_days(store, watch, period, before=day.day)
-        findings = decide_period(
-            watch.instruments, [*earlier, FeatureDay(day.day, day.tie_break, features)], watch.baseline_days
+        findings = find_instrument_findings(
+            watch.instruments, [*earlier, MeasuredDay(day.day, day.tie_break, features)], watch.baseline_days
         )
         ended = EndedDay(
             status="measured",
-            features=encoded,
+            features_json=encoded,
             decision=make_decision(findings),
             basis=basis,
             new_period_reason=reason_for_period,
@@ -269,7 +269,7 @@ def _end_day(store: Store, watch: Watch, day: WatchDay, run: Run | None) -> Watc
         try:
             return store.watches.end_day(watch, day.day, ended, len(earlier))
         except StateConflict:
-            if attempt == _MAX_DECISIONS - 1:
+            if attempt == _MAX_DECISION_ATTEMPTS - 1:
                 raise
     raise AssertionError  # the loop returns or raises
 
@@ -288,11 +288,11 @@ def _explain_end(run: Run) -> str:
 
 def read_feature_days(
     store: Store, watch: Watch, period: WatchPeriod | int, *, before: str | None = None
-) -> list[FeatureDay]:
+) -> list[MeasuredDay]:
     """Return the measured days of a period in order, all or those before a day."""
     number = period if isinstance(period, int) else period.number
     return [
-        FeatureDay(each.day, each.tie_break, decode_features(each.features))
+        MeasuredDay(each.day, each.tie_break, decode_features(each.features_json))
         for each in store.watches.list_days(watch, number)
         if each.status == "measured" and (before is None or each.day < before)
     ]
@@ -383,7 +383,7 @@ _PLAN_WORDS = {
     "embedder": "the embedding model",
     "stt": "the speech recognition",
     "scorers": "the scorers",
-    "variants": "the way in which cases are sent",
+    "variants": "the modality or the audio condition",
     "suite": "the name of the suite",
     "voice": "the caller's voice",
 }

@@ -217,7 +217,7 @@ def test_losses_cannot_hide_in_unfinished_cases() -> None:
     assert found.verdict == "inconclusive"
     assert found.sentence == (
         "Not enough evidence: 30 cases that passed before have no verdict now, "
-        "and if they had failed, the answer would be different."
+        "and if they had failed, the conclusion would be different."
     )
     unasked = {case: outcomes for case, outcomes in new.items() if not case.startswith("x-")}
     assert compare(base, unasked).verdict == "inconclusive"
@@ -232,7 +232,7 @@ def test_losses_cannot_hide_among_repeats(lost: Outcome) -> None:
     assert (found.verdict, found.exit_code(), found.exit_code("inconclusive")) == ("inconclusive", 0, 4)
     assert found.sentence == (
         "Not enough evidence: 200 results that passed before have no verdict now, "
-        "and if they had failed, the answer would be different."
+        "and if they had failed, the conclusion would be different."
     )
     unasked: Outcomes = {case: outcomes[:1] for case, outcomes in new.items()}
     assert compare(base, unasked, new_repeats=3).exit_code("inconclusive") == 4
@@ -274,7 +274,7 @@ def test_a_gain_that_missing_verdicts_could_undo_is_not_proven() -> None:
     found = compare(base, new)
     assert (found.exit_code(), found.exit_code("inconclusive")) == (0, 4)
     assert found.sentence == (
-        "Not enough evidence: 18 results have no verdict now, and if they had failed, the answer would be different."
+        "Not enough evidence: 18 results have no verdict now, and if they had failed, the conclusion would be different."
     )
 
 
@@ -334,7 +334,7 @@ def test_a_change_of_judge_cannot_hide_a_loss() -> None:
     assert (found.verdict, found.pairs) == ("inconclusive", 100)
     assert found.sentence == (
         "Not enough evidence: 30 cases that passed before were judged by openai:gpt-5 before and by "
-        "anthropic:claude-opus-4-6 now, and if they had failed, the answer would be different."
+        "anthropic:claude-opus-4-6 now, and if they had failed, the conclusion would be different."
     )
 
 
@@ -724,7 +724,7 @@ def test_unanswered_cases_of_two_models_are_reported_by_model_name() -> None:
     new |= {f"c-{number}": [E] for number in range(30)}
     found = compare(base, new, labels=make_model_labels("gpt-5", "opus"))
     assert found.sentence == (
-        "Not enough evidence: 30 cases that passed for gpt-5 have no verdict for opus, and if they had failed, the answer would be different."
+        "Not enough evidence: 30 cases that passed for gpt-5 have no verdict for opus, and if they had failed, the conclusion would be different."
     )
 
 

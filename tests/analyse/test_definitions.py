@@ -25,7 +25,7 @@ from pramana.analyse.calibration import (
 from pramana.analyse.changes import CaseMeasurements, measure_changes
 from pramana.analyse.delays import simulate_watch_delay
 from pramana.analyse.drift import (
-    MAX_IGNORED_SHARE,
+    MAX_IGNORED_CONTRIBUTOR_SHARE,
     MIN_CONTRIBUTORS,
     combine_contributor_statistics,
     iterate_change_statistics,
@@ -34,8 +34,8 @@ from pramana.analyse.drift import (
     next_day_rank_correlation,
     score_day,
 )
-from pramana.analyse.endpoints import Answered, CallPair, collect_pairs
-from pramana.analyse.instruments import INSTRUMENTS, REFERENCE_DAYS, DayFeatures, FeatureDay, PromptDay, score_days
+from pramana.analyse.endpoints import Answered, CallPair, make_endpoint_test
+from pramana.analyse.instruments import INSTRUMENTS, REFERENCE_DAYS, DayFeatures, MeasuredDay, PromptDay, score_days
 from pramana.analyse.intervals import find_smallest, median_p_value, normal_quantile
 from pramana.analyse.mean_bounds import case_mean_interval, count_cases_to_exclude_loss
 from pramana.analyse.own_endpoint import report_endpoint
@@ -68,7 +68,7 @@ from pramana.analyse.voice import (
     measure_latency,
     measure_voice_taxes,
 )
-from pramana.analyse.watch import decide_period
+from pramana.analyse.watch import find_instrument_findings
 from pramana.analyse.watch_facts import HashConsistency, measure_category_shifts
 from pramana.model import Check, Outcome
 
@@ -77,12 +77,12 @@ DAYS, PROMPTS, BASELINE = 45, 12, 28
 
 def make_days(
     seed: int, rate: float = 0.8
-) -> tuple[list[FeatureDay], "np.ndarray[tuple[int, int], np.dtype[np.int64]]"]:
+) -> tuple[list[MeasuredDay], "np.ndarray[tuple[int, int], np.dtype[np.int64]]"]:
     """Return days of one call to each prompt, and by day and prompt whether it failed."""
     draw = np.random.default_rng(seed)
     failed = (draw.random((DAYS, PROMPTS)) > rate).astype(int)
     days = [
-        FeatureDay(
+        MeasuredDay(
             f"day {day:02}",
             float(draw.uniform(-0.5, 0.5)),
             DayFeatures(
@@ -296,7 +296,7 @@ def test_the_correlation_of_a_day_with_the_next_is_that_of_scipys_ranks() -> Non
 def test_the_days_of_the_pass_rate_are_scored_by_definition() -> None:
     days, failed = make_days(8)
     found = score_days(INSTRUMENTS["pass_rate_down"], days, BASELINE)
-    assert found.plain_scores == pytest.approx(failed.mean(1))
+    assert found.scores_without_tie_breaks == pytest.approx(failed.mean(1))
     ties = np.array([each.tie_break for each in days]) / PROMPTS
     assert found.scores == pytest.approx(failed.mean(1) + ties)
     rates = failed[:BASELINE].mean(0)
@@ -327,7 +327,7 @@ def test_answers_are_scored_by_the_total_variation_from_the_reference_days() -> 
     draw = random.Random(10)
     drawn = [Counter(draw.choices("abc", k=8)) for _ in range(REFERENCE_DAYS + 3)]
     days = [
-        FeatureDay(
+        MeasuredDay(
             str(day), 0.0, DayFeatures((PromptDay("p", "p", "border", planned=8, answered=8, answers=dict(counts)),))
         )
         for day, counts in enumerate(drawn)
@@ -339,12 +339,12 @@ def test_answers_are_scored_by_the_total_variation_from_the_reference_days() -> 
         sum(abs(counts[each] / 8 - before[each] / before.total()) for each in "abc") / 2
         for counts in drawn[REFERENCE_DAYS:]
     ]
-    assert score_days(instrument, days, 2).plain_scores == pytest.approx(expected)
+    assert score_days(instrument, days, 2).scores_without_tie_breaks == pytest.approx(expected)
 
 
 def test_a_watch_decides_by_the_statistic_times_its_instruments() -> None:
     days, failed = make_days(11)
-    found = decide_period(["pass_rate_down", "longer"], days, BASELINE)["pass_rate_down"]
+    found = find_instrument_findings(["pass_rate_down", "longer"], days, BASELINE)["pass_rate_down"]
     assert found.score == pytest.approx(failed[-1].mean())
     assert found.notice_statistic == pytest.approx(measure_change_statistic(found.scores, BASELINE, 0.02).value)
     assert (found.notice_threshold, found.alarm_threshold) == (2 * 3_000, 2 * 100_000)
@@ -384,7 +384,7 @@ def test_no_three_in_ten_contributors_change_the_combined_statistic_beyond_the_h
     draw = random.Random(14)
     for count in (MIN_CONTRIBUTORS, 7, 10):
         honest = [draw.expovariate(0.1) for _ in range(count)]
-        lying = math.floor(MAX_IGNORED_SHARE * count)
+        lying = math.floor(MAX_IGNORED_CONTRIBUTOR_SHARE * count)
         for liars in combinations(range(count), lying):
             rest = [value for at, value in enumerate(honest) if at not in liars]
             for report in (0.0, 1e300):
@@ -502,8 +502,8 @@ def test_the_share_of_seen_swaps_of_pinned_replies_is_all_or_nothing_at_the_pair
     def pair(other: str) -> CallPair:
         return CallPair("p", (Answered("a", 0.1), Answered(other, 0.1)), is_border=False)
 
-    proving = next(count for count in range(1, 100) if collect_pairs([pair("b")] * count).is_different)
-    odds = collect_pairs([pair("b")] * proving).find()
+    proving = next(count for count in range(1, 100) if make_endpoint_test([pair("b")] * count).is_different)
+    odds = make_endpoint_test([pair("b")] * proving).make_finding()
     assert odds.p_value <= 0.001
     texts_alone = next(
         count for count in range(1, 200) if simulate_seen_shares([pair("a")] * count, tries=1)[0].seen == 1.0
@@ -524,8 +524,8 @@ def test_the_odds_of_two_endpoints_are_the_mean_of_the_stakes() -> None:
         first, second = (reply.text if reply else "" for reply in each.replies)
         bets.add(ReplyPair(each.prompt, (first, second), {"length": (len(first), len(second))}))
     assert bets.e_value == pytest.approx(np.mean(list(bets.e_values.values())))
-    test = collect_pairs(pairs)
-    finding = test.find()
+    test = make_endpoint_test(pairs)
+    finding = test.make_finding()
     assert test.pairs == finding.pairs == 25
     assert test.odds == pytest.approx(np.mean([each.odds for each in finding.evidence]))
     for evidence in finding.evidence:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from pramana.analyse.border_prompts import CANDIDATES, make_border_cases, rank_by_entropy
-from pramana.analyse.endpoints import MIN_PAIRS, Answered, CallPair, EndpointFinding, collect_pairs
+from pramana.analyse.endpoints import MIN_PAIRS, Answered, CallPair, EndpointFinding, make_endpoint_test
 from pramana.analyse.same import SIGNIFICANCE_LEVEL
 from pramana.analyse.same_power import simulate_seen_shares
 
@@ -24,7 +24,7 @@ def make_pairs(
 
 
 def find(pairs: Sequence[CallPair]) -> EndpointFinding:
-    return collect_pairs(pairs).find()
+    return make_endpoint_test(pairs).make_finding()
 
 
 def answer_coin(rng: random.Random, _: int) -> Answered:
@@ -95,9 +95,11 @@ def test_false_alarms_of_equal_endpoints_keep_the_level() -> None:
         text = rng.choice("abcde") * rng.randint(1, 5)
         return Answered(text, rng.random(), rng.random() < 0.7, {"a": -rng.random(), "b": -2 - rng.random()})
 
-    tests = [collect_pairs(make_pairs(answer, answer, 60, 6, seed, is_border=seed % 2 == 0)) for seed in range(500)]
+    tests = [
+        make_endpoint_test(make_pairs(answer, answer, 60, 6, seed, is_border=seed % 2 == 0)) for seed in range(500)
+    ]
     assert sum(test.is_different for test in tests) <= 3, "0.5 are expected at most; 4 have a probability below 0.2 %"
-    assert sum(test.find().p_value <= 0.05 for test in tests) <= 40, "25 are expected at most"
+    assert sum(test.make_finding().p_value <= 0.05 for test in tests) <= 40, "25 are expected at most"
     assert SIGNIFICANCE_LEVEL == 0.001
 
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from pramana.analyse.engines import find_engine_differences, parse_distinct_engines, recorded_engine_lines
+from pramana.analyse.engines import find_engine_differences, iterate_recorded_engine_lines, parse_distinct_engines
 from pramana.embedded.engines import EngineInfo
 from pramana.model import Check, Outcome
 
@@ -72,7 +72,7 @@ def test_fields_recorded_on_one_side_only_are_reported_as_not_recorded() -> None
     )
     (found,) = find_engine_differences([], [WHISPER], both_embedded=True)
     assert "whisper previously ran on an engine that was not recorded, now on ctranslate2" in found.sentence
-    assert not found.is_known
+    assert not found.are_engines_recorded
 
 
 def test_a_model_used_on_one_side_only_is_no_engine_change() -> None:
@@ -93,6 +93,6 @@ def test_engine_lines_come_from_replies_and_calls_only() -> None:
         for name, each in (("call", WHISPER), ("semantic_similarity", SMOL))
     )
     odd = Check("call", "1", Outcome.PASSED, "", evidence={"engine": {"name": "x"}})
-    assert list(recorded_engine_lines(str(SMOL), [heard, embedded, odd])) == [str(SMOL), str(WHISPER)]
-    assert list(recorded_engine_lines("fp_1", [])) == list(recorded_engine_lines(None, [])) == []
+    assert list(iterate_recorded_engine_lines(str(SMOL), [heard, embedded, odd])) == [str(SMOL), str(WHISPER)]
+    assert list(iterate_recorded_engine_lines("fp_1", [])) == list(iterate_recorded_engine_lines(None, [])) == []
     assert parse_distinct_engines([str(SMOL), str(WHISPER), str(SMOL)]) == (WHISPER, SMOL)

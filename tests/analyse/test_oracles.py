@@ -248,7 +248,7 @@ ORACLES: dict[str, Oracle] = {
             "definition",
             _D,
             "a_watch_decides_by_the_statistic_times_its_instruments",
-            "watch:decide_period watch:InstrumentFinding.score",
+            "watch:find_instrument_findings watch:InstrumentFinding.score",
         ),
         ("enumeration", "watch", "the_tail_of_a_day_equals_enumeration", "watch:poisson_binomial_tail"),
         (

@@ -16,7 +16,7 @@ from pramana.analyse.instruments import (
     INSTRUMENTS,
     MAX_LOGPROB_SHIFT,
     DayFeatures,
-    FeatureDay,
+    MeasuredDay,
     PromptDay,
     measure_logprob_shift,
     score_days,
@@ -24,10 +24,10 @@ from pramana.analyse.instruments import (
 from pramana.analyse.own_endpoint import report_endpoint
 from pramana.analyse.watch import (
     MAX_EXACT_CALLS,
-    TODAY_LEVEL,
+    MAX_TODAY_P_VALUE,
     ReachedLevel,
-    decide_period,
     decide_state,
+    find_instrument_findings,
     poisson_binomial_tail,
 )
 from pramana.analyse.watch_facts import (
@@ -44,11 +44,11 @@ PROMPTS = 20
 
 def make_days(
     count: int, make_prompt: Callable[[int, int, random.Random], PromptDay], *, first: int = 0, seed: int = 1
-) -> list[FeatureDay]:
+) -> list[MeasuredDay]:
     """Return days of prompts that a function makes of the day, the number of the prompt and a random generator."""
     rng = random.Random(seed + first)
     return [
-        FeatureDay(
+        MeasuredDay(
             f"2026-{day // 28 + 1:02}-{day % 28 + 1:02}",
             rng.uniform(-0.5, 0.5),
             DayFeatures(tuple(make_prompt(day, each, rng) for each in range(PROMPTS))),
@@ -77,7 +77,7 @@ def test_every_instrument_is_quiet_while_nothing_changes() -> None:
     names = [
         name for group in ("pass_rate", "replies", "length", "latency", "refusals") for name in INSTRUMENT_GROUPS[group]
     ]
-    findings = decide_period(names, make_days(60, answer_at_random), 28)
+    findings = find_instrument_findings(names, make_days(60, answer_at_random), 28)
     assert {each.level for each in findings.values()} == {"quiet"}
     assert findings["pass_rate_down"].notice_threshold == NOTICE.threshold * len(names)
     assert findings["longer"].alarm_threshold == ALARM.threshold * len(names)
@@ -106,14 +106,14 @@ def test_each_instrument_sees_a_change_in_its_direction_and_no_other(name: str, 
 
     before = pass_less_often if name == "pass_rate_up" else answer_at_random
     days = make_days(42, before) + make_days(8, change, first=42)
-    (finding,) = decide_period([name], days, 28).values()
+    (finding,) = find_instrument_findings([name], days, 28).values()
     assert finding.level == "alarm"
     assert finding.first_day == days[42].day
     assert finding.today is not None
     assert finding.today.is_outside
     opposite = {"longer": "shorter", "slower": "faster", "pass_rate_down": "pass_rate_up"}
     if name in opposite:
-        assert decide_period([opposite[name]], days, 28)[opposite[name]].level == "quiet"
+        assert find_instrument_findings([opposite[name]], days, 28)[opposite[name]].level == "quiet"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_each_instrument_of_calls_sees_its_change(
         return make_prompt
 
     days = make_days(34, make(usual)) + make_days(8, make(changed), first=34)
-    (finding,) = decide_period([name], days, 28).values()
+    (finding,) = find_instrument_findings([name], days, 28).values()
     assert (finding.level, finding.first_day) == ("alarm", days[34].day)
 
 
@@ -154,10 +154,10 @@ def test_answers_to_border_prompts_are_compared_with_the_reference_days() -> Non
         return make_prompt
 
     days = make_days(40, flip(0.5)) + make_days(8, flip(0.95), first=40)
-    (finding,) = decide_period(["answers"], days, 28).values()
+    (finding,) = find_instrument_findings(["answers"], days, 28).values()
     assert (finding.level, finding.first_day, finding.needed_days) == ("alarm", days[40].day, 35)
-    assert decide_period(["answers"], days[:40], 28)["answers"].level == "quiet"
-    assert decide_period(["more_refusals"], days, 28)["more_refusals"].days == ()
+    assert find_instrument_findings(["answers"], days[:40], 28)["answers"].level == "quiet"
+    assert find_instrument_findings(["more_refusals"], days, 28)["more_refusals"].days == ()
 
 
 def list_tokens(
@@ -176,13 +176,15 @@ def list_tokens(
 def test_shifted_logprobs_are_seen_and_those_of_an_unchanged_endpoint_are_not() -> None:
     for noise in (lambda _: 0.0, lambda rng: rng.gauss(0, 0.1)):
         days = make_days(40, list_tokens(0.0, noise)) + make_days(8, list_tokens(0.2, noise), first=40)
-        (finding,) = decide_period(["logprobs"], days, 28).values()
+        (finding,) = find_instrument_findings(["logprobs"], days, 28).values()
         assert (finding.level, finding.first_day, finding.needed_days) == ("alarm", days[40].day, 35)
-        assert decide_period(["logprobs"], days[:40], 28)["logprobs"].level == "quiet"
+        assert find_instrument_findings(["logprobs"], days[:40], 28)["logprobs"].level == "quiet"
     exact = score_days(INSTRUMENTS["logprobs"], make_days(40, list_tokens(0.0, lambda _: 0.0)), 28)
     assert max(exact.scores) < 1e-15
     small = make_days(40, list_tokens(0.0, lambda _: 0.0)) + make_days(30, list_tokens(0.04, lambda _: 0.0), first=40)
-    assert decide_period(["logprobs"], small, 28)["logprobs"].level == "quiet", "4 % of a probability are tolerated"
+    assert find_instrument_findings(["logprobs"], small, 28)["logprobs"].level == "quiet", (
+        "4 % of a probability are tolerated"
+    )
 
 
 def test_a_shift_of_logprobs_is_the_least_that_both_lists_allow() -> None:
@@ -224,7 +226,7 @@ def test_unchanged_months_of_noisy_logprobs_are_quiet_as_the_theorem_says() -> N
 
 def test_a_day_without_their_prompts_is_no_reference_day() -> None:
     days = make_days(40, list_tokens(0.0, lambda rng: rng.gauss(0, 0.01)))
-    unanswered = [FeatureDay("2025-12-31", 0.0, DayFeatures((answer(1), PromptDay("l", "l", "logprobs"))))]
+    unanswered = [MeasuredDay("2025-12-31", 0.0, DayFeatures((answer(1), PromptDay("l", "l", "logprobs"))))]
     scored = score_days(INSTRUMENTS["logprobs"], [*unanswered, *days], 28)
     assert scored.days[0] == days[7].day
     assert scored.needed_days == scored.collected_days == 35
@@ -243,7 +245,7 @@ def test_a_day_with_too_few_verdicts_has_no_score_for_the_pass_rate_alone() -> N
         return replace(found, verdicts=0, passes=0) if number < 5 else found
 
     days = make_days(30, answer_at_random) + make_days(1, judge_fails, first=30)
-    findings = decide_period(["pass_rate_down", "longer"], days, 28)
+    findings = find_instrument_findings(["pass_rate_down", "longer"], days, 28)
     assert len(findings["pass_rate_down"].days) == 30
     assert len(findings["longer"].days) == 31
     assert findings["pass_rate_down"].today is None
@@ -253,13 +255,13 @@ def test_days_that_resemble_each_other_cannot_tell() -> None:
     def drift_slowly(day: int, number: int, rng: random.Random) -> PromptDay:
         return answer(number, words=(10 + day + rng.randrange(3),))
 
-    findings = decide_period(["longer"], make_days(40, drift_slowly), 28)
+    findings = find_instrument_findings(["longer"], make_days(40, drift_slowly), 28)
     assert findings["longer"].level == "cannot_tell"
     assert describe_state("cannot_tell", findings).startswith("Cannot tell: each day of the baseline resembles")
 
 
 def test_a_level_that_was_reached_stays_until_a_new_period() -> None:
-    findings = decide_period(["pass_rate_down"], make_days(40, answer_at_random), 28)
+    findings = find_instrument_findings(["pass_rate_down"], make_days(40, answer_at_random), 28)
     reached = [ReachedLevel("notice", "2026-02-03", ("pass_rate_down",), "2026-02-01", ("2026-01-30", "2026-02-01"))]
     assert decide_state(findings, []) == "quiet"
     assert decide_state(findings, reached) == "notice"
@@ -297,10 +299,10 @@ def test_today_alone_is_not_the_model() -> None:
         return replace(answer_at_random(day, number, rng), passes=int(number < 8))
 
     days = make_days(40, answer_at_random) + make_days(1, fail_once, first=40)
-    finding = decide_period(["pass_rate_down"], days, 28)["pass_rate_down"]
+    finding = find_instrument_findings(["pass_rate_down"], days, 28)["pass_rate_down"]
     assert finding.today is not None
     assert finding.today.p_value is not None
-    assert finding.today.p_value < TODAY_LEVEL
+    assert finding.today.p_value < MAX_TODAY_P_VALUE
     assert finding.level == "quiet"
 
 
@@ -308,9 +310,9 @@ def test_today_alone_is_not_the_model() -> None:
 
 
 def test_hash_consistency_counts_replies_equal_to_the_usual_one() -> None:
-    def reply(*texts: str) -> FeatureDay:
+    def reply(*texts: str) -> MeasuredDay:
         prompts = tuple(answer(number, replies=(text,)) for number, text in enumerate(texts))
-        return FeatureDay("2026-01-01", 0.0, DayFeatures(prompts))
+        return MeasuredDay("2026-01-01", 0.0, DayFeatures(prompts))
 
     baseline = [reply("a", "b"), reply("a", "c"), reply("x", "c")]
     found = measure_hash_consistency(baseline, reply("a", "b"))
@@ -323,8 +325,8 @@ def test_hash_consistency_counts_replies_equal_to_the_usual_one() -> None:
 
 
 def test_new_models_that_the_provider_reports_are_named_with_their_day() -> None:
-    def report(day: str, **models: int) -> FeatureDay:
-        return FeatureDay(day, 0.0, DayFeatures((), models))
+    def report(day: str, **models: int) -> MeasuredDay:
+        return MeasuredDay(day, 0.0, DayFeatures((), models))
 
     later = [report("2026-01-02", old=1), report("2026-01-03", new=1), report("2026-01-04", new=1)]
     (found,) = find_reported_changes([report("2026-01-01", old=1)], later)

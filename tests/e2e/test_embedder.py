@@ -97,7 +97,7 @@ def test_the_command_line_scores_similarity_by_a_providers_embeddings(tmp_path: 
         assert (again.returncode, list_checks(store, run)[0].version) == (0, "1 compatible:embed")
         here = run_pramana("rescore", "latest", "--embedder", "local", "--json")
         assert (here.returncode, list_checks(store, run)[0].version) == (0, "1 all-MiniLM-L6-v2 0.1.0 sha256:53aa5117")
-    assert list(store.scorings.read_labels(run.id).values())[1:] == [
+    assert list(store.scorings.read_scoring_labels(run.id).values())[1:] == [
         f"judged by itself, embedded by {embedder}",
         "judged by itself",
     ]
@@ -167,7 +167,7 @@ def test_the_cost_of_embeddings_counts_toward_the_cost_limit(tmp_path: Path) -> 
         assert {check.outcome for check in list_checks(store, done)} == {Outcome.PASSED}, "no budget is a wrong answer"
         with pytest.raises(BudgetSpent):
             await add_scoring_to_run(store, done, None, Limits(concurrency=1, max_cost_usd=1))
-        assert "ended early: the run's limit of $1 is reached" in store.scorings.read_labels(done.id)[1]
+        assert "ended early: the run's limit of $1 is reached" in store.scorings.read_scoring_labels(done.id)[1]
         assert {check.outcome for check in list_checks(store, done)} == {Outcome.PASSED}
 
     run_with_server(use)

@@ -16,7 +16,7 @@ from pramana.model import Run
 from pramana.request import Limits
 from pramana.run import asking
 from pramana.run.engine import INTERRUPTED_BY_USER_REASON, Stop
-from pramana.sameness import SameRequest, create_same_run
+from pramana.sameness import SamenessRequest, create_sameness_run
 from pramana.store import open_store
 
 from ..loopback.openai import OpenAIWire
@@ -64,7 +64,7 @@ def run_test(
             stack.callback(store.close)
             models = tuple(f"{server.url}#m" for server in opened)
             limits = given.pop("limits", Limits(concurrency=4))
-            run = create_same_run(store, SameRequest(models=models, limits=limits, **{"seed": 1, **given}))
+            run = create_sameness_run(store, SamenessRequest(models=models, limits=limits, **{"seed": 1, **given}))
             for _ in range(sittings):
                 stop = Stop()
                 run = await asyncio.wait_for(execute(store, run, limits, partial(on_progress, stop=stop), stop), 60)
@@ -120,7 +120,7 @@ def test_a_model_against_itself_is_allowed_and_named_a_null_test() -> None:
             store = open_store(home_store())
             try:
                 model = f"{server.url}#m"
-                run = create_same_run(store, SameRequest(models=(model, model), calls=80, seed=3))
+                run = create_sameness_run(store, SamenessRequest(models=(model, model), calls=80, seed=3))
                 return same_view(store, await execute(store, run, Limits(concurrency=4)))
             finally:
                 store.close()
@@ -210,7 +210,7 @@ def test_wrong_input_is_refused_before_anything_is_stored(given: dict[str, Any],
     store = open_store(home_store())
     try:
         with pytest.raises(PramanaError, match=message):
-            create_same_run(store, SameRequest(**{"models": ("fake", "fake"), **given}))
+            create_sameness_run(store, SamenessRequest(**{"models": ("fake", "fake"), **given}))
         assert store.runs.read_page()[1] == 0
     finally:
         store.close()

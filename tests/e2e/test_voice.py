@@ -25,7 +25,7 @@ from pramana.bench import Progress, ProgressCallback, execute
 from pramana.embedded import quality
 from pramana.embedded.voice import speak
 from pramana.errors import PramanaError, RateLimited, WeightsMissing
-from pramana.hash import RecordDigester
+from pramana.hash import ResultDigester
 from pramana.loopback.voice import Agent, Script, VoiceLoopback
 from pramana.model import Case, Check, Outcome, Result, Run
 from pramana.planning import create_run
@@ -36,7 +36,7 @@ from pramana.providers.voice.vocabulary import CallSetup
 from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.call import Patience
-from pramana.score.speech import CallScoring
+from pramana.score.speech import CallScorer
 from pramana.score.verdicts import RUBRIC_SCORE_NAMES
 from pramana.show.cli import pramana as program
 from pramana.store import open_store
@@ -429,7 +429,7 @@ def test_a_prompt_recording_is_played_bit_for_bit_and_never_replaced_by_speech(t
     assert read_caller_lines(good[models[0], "voice"]) != read_caller_lines(good[models[0], "voice+noise=10dB"])
     for (model, variant), result in good.items():  # and part of a result's key
         plan, key = spoken.run.plan, result.key
-        record = RecordDigester(model=model, parameters=plan.parameters, suite_hash="", system_prompt=None)
+        record = ResultDigester(model=model, parameters=plan.parameters, suite_hash="", system_prompt=None)
         assert result.digest == record(key.case, "Ja.", read_caller_lines(result)), variant
         assert result.digest != record(key.case, "Ja.")
     reasons = {
@@ -603,7 +603,7 @@ def test_scoring_many_calls_with_few_threads_does_not_deadlock(
     async def go() -> list[Check]:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         with open_home(conversation.home) as store:
-            scoring = CallScoring(store.blobs.get, Ears())
+            scoring = CallScorer(store.blobs.get, Ears())
             (case, result), *_ = conversation.results
             assert result.reply is not None
             async with asyncio.timeout(20):
@@ -781,7 +781,7 @@ def test_a_recording_that_cannot_be_transcribed_keeps_its_times(conversation: Vo
         with open_home(conversation.home) as store:
             case, result = next(pair for pair in conversation.results if pair[0].id == "talk")
             assert result.reply is not None
-            return await CallScoring(store.blobs.get, Deaf()).score(case, result.reply)
+            return await CallScorer(store.blobs.get, Deaf()).score(case, result.reply)
 
     found = asyncio.run(go())
     before: Any = find_check(conversation.find("talk"), "call")

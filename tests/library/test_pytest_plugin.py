@@ -418,7 +418,7 @@ def test_parametrize_accepts_the_cases_that_evaluate_accepts(given: Any, selecti
 def test_stored_scenarios_are_parametrized_and_evaluated_by_name() -> None:
     found = documents.read_document((EXAMPLES / "refunds.yaml").read_bytes(), Problems())
     with closing(open_store(settings.database_url())) as store:
-        store.scenarios.import_([each.scenario.to_stored() for each in found], "skip")
+        store.scenarios.import_([each.scenario.to_model_scenario() for each in found], "skip")
     first = min(each.id for each in found)
     _, tests = parametrize("store:").args
     assert sorted(case.id for (case,), _, _ in tests) == sorted(each.id for each in found)
@@ -440,7 +440,7 @@ def test_stored_scenarios_are_parametrized_and_evaluated_by_name() -> None:
             r'filters; check the spelling of selection=\{"tags": \["b"\]\}$',
         ),
         ({"input": "a"}, {"tag": ["b"]}, InvalidInput, r'selection: unknown filter .tag.; did you mean "tags"'),
-        ("library:nothing", None, NotFound, 'the library has no "nothing"'),
+        ("library:nothing", None, NotFound, 'no built-in scenarios are named "nothing"'),
         ("store:nothing", None, NotFound, 'there is no scenario "nothing"'),
     ],
 )

@@ -291,7 +291,7 @@ def test_rescoring_replaces_the_scores_and_their_summary() -> None:
                 pramana.Outcome.PASSED: 1 + (outcome == "passed"),
                 pramana.Outcome.FAILED: 1,
             }
-        assert list(store.scorings.read_labels(run).values())[1:] == [
+        assert list(store.scorings.read_scoring_labels(run).values())[1:] == [
             "judged by itself, scored by length 1",
             "judged by itself, scored by politeness 2",
         ]

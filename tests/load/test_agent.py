@@ -100,7 +100,9 @@ def test_every_key_and_placeholder_is_documented() -> None:
         | SOUND_SCOPE.always_known
         | INTERRUPT_SCOPE.always_known
     )
-    holes |= {f"{root}.{'NAME' if root == 'parameters' else 'PATH'}" for root in REPLY_SCOPE.is_known_by_path_root}
+    holes |= {
+        f"{root}.{'NAME' if root == 'parameters' else 'PATH'}" for root in REPLY_SCOPE.is_always_known_by_path_root
+    }
     assert [hole for hole in sorted(holes) if f"{{{hole}}}" not in PAGE] == []
 
 

@@ -181,7 +181,7 @@ def test_the_built_in_scenarios_have_a_name() -> None:
     assert [path.name for path in find_case_files(["library:task-completion/booking", "library:task-completion"])] == [
         "booking.yaml", "ordering.yaml", "settings.yaml",
     ]  # fmt: skip
-    with pytest.raises(NotFound, match=r'the library has no "bookings"; it has .*task-completion'):
+    with pytest.raises(NotFound, match=r'no built-in scenarios are named "bookings"; there are .*task-completion'):
         list(find_case_files(["library:bookings"]))
     with pytest.raises(NotFound, match=r"scenarios does not exist; .*for the built-in scenarios, write library:"):
         list(find_case_files(["scenarios"]))

@@ -17,7 +17,7 @@ from pramana.providers.accounts import Account
 from pramana.providers.http import HttpTransport
 from pramana.providers.text.anthropic import Anthropic
 from pramana.providers.text.google import Google
-from pramana.providers.text.openai import OpenAI, Responses
+from pramana.providers.text.openai import OpenAI, OpenAIResponses
 
 from ..loopback.anthropic import AnthropicWire
 from ..loopback.google import GoogleWire
@@ -45,7 +45,7 @@ def serve(use: Callable[[Loopback], Awaitable[T]], wire: Wire) -> T:
             OpenAI,
             r"the account at OpenAI \(.*\) is out of credit.* \(429\): You exceeded your current quota",
         ),
-        (OpenAIWire(), Responses, r"the account at OpenAI \(.*\) is out of credit.* \(429\): You exceeded"),
+        (OpenAIWire(), OpenAIResponses, r"the account at OpenAI \(.*\) is out of credit.* \(429\): You exceeded"),
         (
             AnthropicWire(),
             Anthropic,

@@ -23,7 +23,7 @@ from pramana.providers.text.command import CommandProvider
 from pramana.providers.text.fake import FakeProvider
 from pramana.providers.text.function import FunctionProvider
 from pramana.providers.text.google import Google
-from pramana.providers.text.openai import OpenAI, Responses
+from pramana.providers.text.openai import OpenAI, OpenAIResponses
 from pramana.run.accounts import read_configured_commands
 
 KEY = "sk-secret-0123456789"
@@ -197,7 +197,7 @@ FULL = {
     ("typed", "kind"),
     [
         ("gpt-5", OpenAI),
-        ("openai-responses:gpt-5", Responses),
+        ("openai-responses:gpt-5", OpenAIResponses),
         ("opus", Anthropic),
         ("gemini-2.5-pro", Google),
         ("compatible:llama", OpenAI),

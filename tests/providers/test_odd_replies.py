@@ -14,7 +14,7 @@ from pramana.providers.accounts import Account
 from pramana.providers.prices import Prices
 from pramana.providers.text.anthropic import Anthropic
 from pramana.providers.text.google import Google
-from pramana.providers.text.openai import OpenAI, Responses
+from pramana.providers.text.openai import OpenAI, OpenAIResponses
 from pramana.replies import describe_invalid_reply, drop_invalid_token_counts
 
 from ..loopback.anthropic import AnthropicWire
@@ -30,8 +30,8 @@ Path = tuple[str | int, ...]
 CASES: dict[str, tuple[Callable[[Account], Provider], Callable[[], Wire], Request]] = {
     "chat": (OpenAI, OpenAIWire, REQUEST),
     "chat whole": (OpenAI, OpenAIWire, WHOLE),
-    "responses": (Responses, OpenAIWire, REQUEST),
-    "responses whole": (Responses, OpenAIWire, WHOLE),
+    "responses": (OpenAIResponses, OpenAIWire, REQUEST),
+    "responses whole": (OpenAIResponses, OpenAIWire, WHOLE),
     "messages": (Anthropic, AnthropicWire, REQUEST),
     "messages whole": (Anthropic, AnthropicWire, WHOLE),
     "content": (Google, GoogleWire, REQUEST),

@@ -16,7 +16,7 @@ from pramana.providers.accounts import Account
 from pramana.providers.redaction import Secrets
 from pramana.providers.text.anthropic import Anthropic
 from pramana.providers.text.google import Google
-from pramana.providers.text.openai import OpenAI, Responses
+from pramana.providers.text.openai import OpenAI, OpenAIResponses
 
 from ..loopback.openai import OpenAIWire
 from ..loopback.server import Answer, Fault, Loopback
@@ -105,14 +105,14 @@ TEXTS: dict[str, tuple[Make, FixedAnswer]] = {
         ),
     ),
     "responses": (
-        Responses,
+        OpenAIResponses,
         FixedAnswer(
             *({"type": "response.output_text.delta", "delta": each} for each in HALVES),
             {"type": "response.completed", "response": {"output": [], "status": "completed"}},
         ),
     ),
     "responses, thoughts": (
-        Responses,
+        OpenAIResponses,
         FixedAnswer(
             *({"type": "response.reasoning_text.delta", "delta": each} for each in HALVES),
             {"type": "response.completed", "response": {"output": [], "status": "completed"}},

@@ -24,7 +24,7 @@ from pramana.errors import (
 from pramana.model import Reply, Request, Target, Turn, Usage
 from pramana.providers.prices import Prices, Rates
 from pramana.run import asking
-from pramana.run.asking import MAX_ATTEMPTS, MAX_ATTEMPTS_BEFORE_FIRST_REPLY, Budget, ReplyCache, TextClient
+from pramana.run.asking import MAX_ATTEMPTS, MAX_ATTEMPTS_BEFORE_FIRST_REPLY, Budget, ReplyCache, TargetClient
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
 
@@ -61,15 +61,15 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "FIRST_RETRY_WAIT_S", 0.001)
 
 
-def make_client(provider: ScriptedProvider, budget: Budget | None = None, cost: float | None = 0.25) -> TextClient:
-    return TextClient(TARGET, provider, Limiter(4), budget or Budget(), lambda *_: cost, jitter=random.Random(1))
+def make_client(provider: ScriptedProvider, budget: Budget | None = None, cost: float | None = 0.25) -> TargetClient:
+    return TargetClient(TARGET, provider, Limiter(4), budget or Budget(), lambda *_: cost, jitter=random.Random(1))
 
 
-def ask(asking_: TextClient, request: Request = REQUEST) -> Reply:
+def ask(asking_: TargetClient, request: Request = REQUEST) -> Reply:
     return asyncio.run(asyncio.wait_for(_ask(asking_, request), 20))
 
 
-async def _ask(asking_: TextClient, request: Request) -> Reply:
+async def _ask(asking_: TargetClient, request: Request) -> Reply:
     return await asking_(request)
 
 
@@ -150,7 +150,7 @@ def test_only_transient_errors_pause_the_growth_of_concurrency() -> None:
     async def main(error: ProviderError) -> int:
         limiter = Limiter(64)
         script: list[Any] = [lambda _: Reply("ok"), error] * 400
-        asking_ = TextClient(TARGET, ScriptedProvider(*script), limiter, Budget(), lambda *_: 0.0)
+        asking_ = TargetClient(TARGET, ScriptedProvider(*script), limiter, Budget(), lambda *_: 0.0)
         for _ in range(40):
             await asyncio.gather(*(asking_(REQUEST) for _ in range(limiter.limit)), return_exceptions=True)
         return limiter.limit
@@ -202,7 +202,7 @@ def test_a_hanging_provider_times_out() -> None:
             return Reply("late")
 
     provider = HangingProvider()
-    asking_ = TextClient(TARGET, provider, Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
+    asking_ = TargetClient(TARGET, provider, Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
     with pytest.raises(Unavailable, match=r"no complete reply from fake:x within 0\.02 s"):
         ask(asking_)
     assert len(provider.asked) == MAX_ATTEMPTS_BEFORE_FIRST_REPLY
@@ -215,7 +215,7 @@ def test_a_cancelled_task_stays_cancelled_after_its_timeout() -> None:
             return Reply(request.model)
 
     async def main() -> None:
-        asking_ = TextClient(TARGET, HangingProvider(), Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
+        asking_ = TargetClient(TARGET, HangingProvider(), Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
         task = asyncio.create_task(_ask(asking_, REQUEST))
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_later(0.02, task.cancel)
@@ -322,7 +322,7 @@ def test_a_provider_that_ignores_cancellation_can_be_called_and_cancelled_again(
     async def main() -> None:
         task = asyncio.current_task()
         assert task is not None
-        asking_ = TextClient(TARGET, StubbornProvider(), Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
+        asking_ = TargetClient(TARGET, StubbornProvider(), Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
         assert (await asking_(REQUEST)).text == "late"
         assert task.cancelling() == 0
         with pytest.raises(ProviderError, match="cancelled the request"):

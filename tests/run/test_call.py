@@ -470,7 +470,7 @@ def test_an_agent_that_streams_silence_is_timed_by_its_audible_speech() -> None:
 
 def test_a_noisy_telephone_line_is_called_like_any_other() -> None:
     async def main() -> tuple[FinishedCall, list[Any]]:
-        script = Script(first_byte_s=0.4, answer_s=0.5, streams_silence=True, hangover_s=0.2)
+        script = Script(first_byte_s=0.4, audible_answer_s=0.5, streams_silence=True, hangover_s=0.2)
         async with VoiceLoopback(TwilioAgent, script) as server:
             url = server.url.replace("http", "ws", 1) + "/call"
             provider: Any = providers.load("twilio").open(Target("twilio", "twilio", url), Account(server.url))
@@ -480,7 +480,7 @@ def test_a_noisy_telephone_line_is_called_like_any_other() -> None:
                 channel, [make_utterance(), make_utterance()], {"rate": 24000}, PATIENT
             ).hold_call()
             await provider.close()
-            return held_, server.turns()
+            return held_, server.logged_answers()
 
     call_, turns = asyncio.run(main())
     assert call_.end_reason == "done"
@@ -677,7 +677,7 @@ def test_lines_are_analysed_and_resampled_off_the_event_loop(monkeypatch: pytest
 def test_delayed_frames_are_sent_a_few_at_a_time_not_in_one_burst() -> None:
     pace, now, times = FramePacer(), 0.0, []
     for frame in range(60):
-        now = max(now, pace.next_due_s(frame))
+        now = max(now, pace.find_send_time_s(frame))
         if frame == 10:
             now += 0.3  # the machine did something else
         pace.record_sent(frame, now)

@@ -29,7 +29,7 @@ from pramana.providers.voice.vocabulary import (
     VoiceCapabilities,
 )
 from pramana.run import asking, call
-from pramana.run.asking import Budget, RecognitionAdapter, RecognitionClient, TextClient
+from pramana.run.asking import Budget, RecognitionAdapter, RecognitionClient, TargetClient
 from pramana.run.call import FinishedCall, Patience
 from pramana.run.calling import (
     CUT_OFF_ANSWER_REASON,
@@ -278,7 +278,7 @@ def test_a_failing_recognition_loses_the_transcript_not_the_call(spoken_requests
 
 def make_recognition(scribe: FakeRecognition, stop: Stop | None = None) -> RecognitionClient:
     target = Target("stt", "openai", "whisper-1")
-    within = TextClient(
+    within = TargetClient(
         target, RecognitionAdapter(scribe), Limiter(4), Budget(), lambda *_: None, stop=Stop() if stop is None else stop
     )
     return RecognitionClient(scribe, within)
@@ -294,10 +294,10 @@ def test_speech_recognition_has_its_own_retries_and_limiter() -> None:
     scribe = FakeRecognition("en", fails=RateLimited("slow down"), times=2)
     ears = make_recognition(scribe)
     assert asyncio.run(ears.transcribe(TONE, "en")) == "clip 1"
-    assert (scribe.asked, ears.client.retry_count) == (3, 2)
+    assert (scribe.asked, ears.limited_client.retry_count) == (3, 2)
     assert ears.supports_language("en")
     assert not ears.supports_language("de")
-    assert any(change.cause == "rate limit" for change in ears.client.limiter.history)
+    assert any(change.cause == "rate limit" for change in ears.limited_client.limiter.history)
 
 
 @pytest.mark.usefixtures("_short_waits")
@@ -425,7 +425,7 @@ def call_failing_agent(error: ProviderError, **parameters: Any) -> tuple[Reply, 
 
     async def go() -> Reply:
         calls = CallProvider(agent, "failing", keep, None, Patience(answer_within_s=1))
-        within = TextClient(Target("a", "failing", "a"), calls, Limiter(1), Budget(), lambda *_: None)
+        within = TargetClient(Target("a", "failing", "a"), calls, Limiter(1), Budget(), lambda *_: None)
         speech = Speech(make_utterances(Line("hello")), "en", "voice")
         return await VoiceClient(within, calls)(Request("a", (), parameters, speech=speech))
 
@@ -522,7 +522,7 @@ def test_nothing_of_a_call_with_a_key_is_stored_even_if_the_agent_fails(error: P
 
     async def go() -> None:
         calls = CallProvider(agent, "failing", keep, None, Patience(answer_within_s=1))
-        within = TextClient(Target("a", "failing", "a"), calls, Limiter(1), Budget(), lambda *_: None)
+        within = TargetClient(Target("a", "failing", "a"), calls, Limiter(1), Budget(), lambda *_: None)
         try:
             await VoiceClient(within, calls)(
                 Request("a", (), {}, speech=Speech(make_utterances(Line("hello")), "en", "voice"))
@@ -548,7 +548,7 @@ def test_an_agent_that_never_became_ready_is_not_retried() -> None:
     agent = Agent("tone", refuses=make_silent_error())
 
     async def go(calls: CallProvider) -> None:
-        within = TextClient(Target("a", "a", "a"), calls, Limiter(1), Budget(), lambda *_: None)
+        within = TargetClient(Target("a", "a", "a"), calls, Limiter(1), Budget(), lambda *_: None)
         await VoiceClient(within, calls)(
             Request("a", (), {}, speech=Speech(make_utterances(Line("hello")), "en", "voice"))
         )

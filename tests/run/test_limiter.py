@@ -42,7 +42,7 @@ async def run_full_round(limiter: Limiter) -> None:
     async def succeed_once(gate: asyncio.Event) -> None:
         async with enter(limiter):
             await gate.wait()
-            limiter.count_success()
+            limiter.record_success()
 
     gate = asyncio.Event()
     async with asyncio.TaskGroup() as group:
@@ -73,7 +73,7 @@ def test_concurrency_never_exceeds_the_limit() -> None:
             async with enter(limiter):
                 most = max(most, limiter.in_use)
                 await asyncio.sleep(0)
-                limiter.count_success()
+                limiter.record_success()
 
         await asyncio.gather(*(one() for _ in range(200)))
         assert most == 5
@@ -87,7 +87,7 @@ def test_an_unused_limit_does_not_grow() -> None:
         limiter = Limiter(100)
         for _ in range(200):
             async with enter(limiter):
-                limiter.count_success()
+                limiter.record_success()
         assert limiter.limit == INITIAL_LIMIT
 
     run(work())
@@ -129,9 +129,9 @@ def test_transient_errors_pause_growth_without_cutting() -> None:
     async def work() -> None:
         limiter = Limiter(64)
         for _ in range(INITIAL_LIMIT - 1):
-            limiter.count_success()
+            limiter.record_success()
         limiter.pause_growth()
-        limiter.count_success()
+        limiter.record_success()
         assert limiter.limit == INITIAL_LIMIT
 
     run(work())

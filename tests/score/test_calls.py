@@ -10,7 +10,7 @@ import pytest
 from pramana import audio
 from pramana.embedded.ears import engine_info
 from pramana.model import Case, Check, Facets, Outcome, RecordedCall, Reply, Turn
-from pramana.score.speech import CallScoring
+from pramana.score.speech import CallScorer
 
 GOOD = b'{"t":0,"event":"call","version":2,"rate":24000}'
 DEEP = b'{"t":0,"event":"unknown","detail":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
@@ -30,7 +30,7 @@ def check_log(log: bytes) -> Check:
     blobs = {"recording": audio.write_wav(np.zeros((24000, 2), np.int16), 24000), "log": log}
     reply = Reply("", call=RecordedCall("recording", "log"))
     case = Case("a", "scenario", (Turn("user", "hello"),), Facets("task", "easy"))
-    return asyncio.run(CallScoring(blobs.__getitem__, UnsupportedRecognition()).score(case, reply))
+    return asyncio.run(CallScorer(blobs.__getitem__, UnsupportedRecognition()).score(case, reply))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_embedded_recognition_engine_is_recorded_with_its_transcript(by_whis
     tone = (9000 * np.sin(np.arange(24000) / 9)).astype(np.int16)
     blobs = {"recording": audio.write_wav(np.stack((np.zeros_like(tone), tone), axis=1), 24000), "log": GOOD}
     case = Case("a", "scenario", (Turn("user", "hello"),), Facets("task", "easy"))
-    scoring = CallScoring(blobs.__getitem__, FixedRecognition(), by_whisper=by_whisper)
+    scoring = CallScorer(blobs.__getitem__, FixedRecognition(), by_whisper=by_whisper)
     check = asyncio.run(scoring.score(case, Reply("", call=RecordedCall("recording", "log"))))
     assert check.evidence["words"]["recorded"] == "hello"  # type: ignore[index]
     assert check.evidence.get("engine") == (str(engine_info()) if by_whisper else None)

@@ -18,7 +18,7 @@ from pramana.errors import AuthenticationFailed, Unavailable
 from pramana.installation import make_install_command
 from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Request, Turn
 from pramana.score import similarity
-from pramana.score.similarity import DEFAULT_THRESHOLD, EmbeddedTexts, Similarity, make_embed
+from pramana.score.similarity import DEFAULT_THRESHOLD, EmbeddedTexts, SimilarityScorer, make_embed
 
 if TYPE_CHECKING:
     from benchmarks import similarity as benchmark
@@ -44,7 +44,7 @@ def make_case(*ideals: str, threshold: float | None = None) -> Case:
     )
 
 
-def score_reply(scorer: Similarity, asked: Case, text: str) -> Check:
+def score_reply(scorer: SimilarityScorer, asked: Case, text: str) -> Check:
     return asyncio.run(scorer.score(asked, Reply(text)))
 
 
@@ -64,7 +64,7 @@ def list_built_in_answers() -> list[tuple[str, Case, str, bool]]:
 
 
 def test_built_in_cases_pass_right_answers_and_fail_wrong_ones() -> None:
-    scorer = Similarity()
+    scorer = SimilarityScorer()
     cases = list_built_in_answers()
     assert len({each[0] for each in cases}) == 3
     wrongly_judged = [
@@ -135,7 +135,7 @@ def test_the_benchmark_prints_its_tables_and_agrees_with_the_scorer(capsys: pyte
 
 def test_a_check_names_its_model_and_shows_its_evidence() -> None:
     asked = make_case("The capital of France is Paris.", "Paris is a city.", threshold=0.7)
-    check = score_reply(Similarity(), asked, "Paris is France's capital.")
+    check = score_reply(SimilarityScorer(), asked, "Paris is France's capital.")
     assert (check.name, check.version) == ("semantic_similarity", "1 all-MiniLM-L6-v2 0.1.0 sha256:53aa5117")
     assert check.outcome is Outcome.PASSED
     assert check.evidence == {
@@ -151,7 +151,7 @@ def test_a_check_names_its_model_and_shows_its_evidence() -> None:
 
 
 def test_the_nearest_ideal_counts_in_any_position() -> None:
-    scorer = Similarity()
+    scorer = SimilarityScorer()
     ideals = ["It rained all day.", "The cat sleeps.", "Salt dissolves in water."]
     for turned in (ideals, ideals[::-1]):
         check = score_reply(scorer, make_case(*turned), "A cat is asleep.")
@@ -160,7 +160,7 @@ def test_the_nearest_ideal_counts_in_any_position() -> None:
 
 
 def test_the_threshold_has_a_default_and_may_be_zero() -> None:
-    scorer = Similarity()
+    scorer = SimilarityScorer()
     assert score_reply(scorer, make_case("Owls hunt at night."), "Trams run on rails.").outcome is Outcome.FAILED
     assert (
         score_reply(scorer, make_case("Owls hunt at night."), "Trams run on rails.").evidence["threshold"]
@@ -173,18 +173,18 @@ def test_the_threshold_has_a_default_and_may_be_zero() -> None:
 
 @pytest.mark.parametrize("text", ["", " \n\t"])
 def test_an_empty_reply_fails(text: str) -> None:
-    check = score_reply(Similarity(), make_case("Owls hunt at night.", threshold=0.0), text)
+    check = score_reply(SimilarityScorer(), make_case("Owls hunt at night.", threshold=0.0), text)
     assert (check.outcome, check.value, check.reason) == (Outcome.FAILED, 0.0, "the reply is empty")
 
 
 def test_a_case_without_ideals_is_unscored() -> None:
-    check = score_reply(Similarity(), make_case(), "Owls.")
+    check = score_reply(SimilarityScorer(), make_case(), "Owls.")
     assert check.outcome is Outcome.UNSCORED
     assert "needs an ideal" in check.reason
 
 
 def test_any_reply_text_gets_a_check() -> None:
-    scorer = Similarity()
+    scorer = SimilarityScorer()
     for text in ("\ud800 half a pair", "\x00", "🙂" * 5000, "x" * 100_000, "[SEP] [CLS] [PAD]"):
         check = score_reply(scorer, make_case("The answer is 42."), text)
         assert check.outcome is Outcome.FAILED, text[:20]
@@ -196,7 +196,7 @@ def test_any_reply_text_gets_a_check() -> None:
 def test_missing_weights_leave_the_reply_unscored_and_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     minilm.load_encoder.cache_clear()
     monkeypatch.setattr(weights, "find_spec", lambda _name: None)
-    check = score_reply(Similarity(), make_case("Owls."), "Owls.")
+    check = score_reply(SimilarityScorer(), make_case("Owls."), "Owls.")
     assert (check.outcome, check.value) == (Outcome.UNSCORED, None)
     assert "pramana models pull" in check.reason
 
@@ -206,7 +206,7 @@ def test_a_missing_extra_leaves_the_reply_unscored_and_says_what_to_do(monkeypat
         raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
 
     monkeypatch.setattr(similarity, "_embed_texts", fail_without_numpy)
-    check = score_reply(Similarity(), make_case("Owls."), "Owls.")
+    check = score_reply(SimilarityScorer(), make_case("Owls."), "Owls.")
     assert check.outcome is Outcome.UNSCORED
     assert check.reason == ("semantic_similarity needs numpy, which is not installed: " + make_install_command("local"))
 
@@ -226,19 +226,19 @@ class VowelEmbedder:
 
 
 def test_a_configured_embedder_replaces_the_embedded_one_and_is_named_in_the_version() -> None:
-    check = score_reply(Similarity(VowelEmbedder(), "acme:letters"), make_case("a e", threshold=0.9), "e a")
+    check = score_reply(SimilarityScorer(VowelEmbedder(), "acme:letters"), make_case("a e", threshold=0.9), "e a")
     assert (check.outcome, check.value, check.version) == (Outcome.PASSED, 1.0, "1 acme:letters")
     assert check.evidence["embedder"] == "acme:letters"
 
 
 def test_a_threshold_measured_for_one_embedder_is_never_used_for_another() -> None:
-    check = score_reply(Similarity(VowelEmbedder(), "acme:letters"), make_case("a e"), "e a")
+    check = score_reply(SimilarityScorer(VowelEmbedder(), "acme:letters"), make_case("a e"), "e a")
     assert (check.outcome, check.value, check.evidence["threshold"]) == (Outcome.UNSCORED, 1.0, None)
     assert check.reason == (
         'similarity 1.0000 to "a e", and no threshold to compare it with: the default of 0.53 was measured for '
         "all-MiniLM-L6-v2; set a threshold in the case that was measured with acme:letters"
     )
-    stated = score_reply(Similarity(VowelEmbedder(), "acme:letters"), make_case("a e", threshold=0.9), "o u")
+    stated = score_reply(SimilarityScorer(VowelEmbedder(), "acme:letters"), make_case("a e", threshold=0.9), "o u")
     assert stated.outcome is Outcome.FAILED
 
 
@@ -247,7 +247,9 @@ def test_cost_and_name_of_the_embedder_are_recorded() -> None:
         assert (request.model, request.purpose) == ("letters", "embedding")
         return Reply("", served_model="letters-2", cost_usd=0.25, vectors=([1.0, 0.0],) * len(request.turns))
 
-    check = score_reply(Similarity(make_embed(ask, "letters"), "acme:letters"), make_case("a", threshold=0.5), "b")
+    check = score_reply(
+        SimilarityScorer(make_embed(ask, "letters"), "acme:letters"), make_case("a", threshold=0.5), "b"
+    )
     assert check.outcome is Outcome.PASSED
     assert (check.evidence["served_model"], check.evidence["cost_usd"]) == ("letters-2", 0.25)
 
@@ -263,14 +265,14 @@ def test_long_vectors_are_compared_off_the_event_loop(monkeypatch: pytest.Monkey
         return EmbeddedTexts([[1.0] * 4000 for _ in texts])
 
     monkeypatch.setattr(similarity, "compute_cosine_similarity", record_thread)
-    score_reply(Similarity(embed), make_case("a"), "b")
-    score_reply(Similarity(embed), make_case("a", "c", "d"), "b")
+    score_reply(SimilarityScorer(embed), make_case("a"), "b")
+    score_reply(SimilarityScorer(embed), make_case("a", "c", "d"), "b")
     assert threads == [True, False, False, False]
 
 
 def test_each_distinct_ideal_is_embedded_once() -> None:
     letters = VowelEmbedder()
-    scorer = Similarity(letters)
+    scorer = SimilarityScorer(letters)
     score_reply(scorer, make_case("banana", "apple", "banana"), "avocado")
     score_reply(scorer, make_case("apple", "kiwi"), "papaya")
     assert letters.asked == [["avocado", "banana", "apple"], ["papaya", "kiwi"]]
@@ -287,7 +289,7 @@ def test_concurrent_uses_embed_an_ideal_once_and_a_failure_is_retried() -> None:
             return found
 
     letters = SlowEmbedder()
-    scorer = Similarity(letters)
+    scorer = SimilarityScorer(letters)
 
     async def score_together() -> list[Outcome]:
         asked = [scorer.score(make_case("banana", "apple"), Reply(text)) for text in ("a", "aa", "aaa", "aaaa")]
@@ -300,7 +302,7 @@ def test_concurrent_uses_embed_an_ideal_once_and_a_failure_is_retried() -> None:
 def test_the_cache_of_ideals_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(similarity, "MAX_CACHED_IDEALS", 2)
     letters = VowelEmbedder()
-    scorer = Similarity(letters)
+    scorer = SimilarityScorer(letters)
     for ideal in ("a", "e", "a", "i", "a", "e"):
         score_reply(scorer, make_case(ideal), "u")
     assert letters.asked == [["u", "a"], ["u", "e"], ["u"], ["u", "i"], ["u"], ["u", "e"]]
@@ -317,7 +319,7 @@ def test_zero_vectors_are_unscored(vectors: list[list[float]]) -> None:
     async def embed(_texts: Sequence[str]) -> EmbeddedTexts:
         return EmbeddedTexts(vectors)
 
-    check = score_reply(Similarity(embed), make_case("a"), "b")
+    check = score_reply(SimilarityScorer(embed), make_case("a"), "b")
     assert (check.outcome, check.value) == (Outcome.UNSCORED, None)
     assert "cannot be compared" in check.reason
 
@@ -332,11 +334,11 @@ def test_an_unavailable_embedder_is_unscored_and_a_wrong_key_ends_the_run() -> N
     async def return_too_few(_texts: Sequence[str]) -> EmbeddedTexts:
         return EmbeddedTexts([[1.0]])
 
-    check = score_reply(Similarity(fail_busy), make_case("a"), "b")
+    check = score_reply(SimilarityScorer(fail_busy), make_case("a"), "b")
     assert (check.outcome, check.reason) == (Outcome.UNSCORED, "the embedding request failed: acme is down")
-    assert "2 texts were sent" in score_reply(Similarity(return_too_few), make_case("a"), "b").reason
+    assert "2 texts were sent" in score_reply(SimilarityScorer(return_too_few), make_case("a"), "b").reason
     with pytest.raises(AuthenticationFailed):
-        score_reply(Similarity(fail_unauthorised), make_case("a"), "b")
+        score_reply(SimilarityScorer(fail_unauthorised), make_case("a"), "b")
 
 
 # ── Beside other work ──
@@ -346,7 +348,7 @@ def test_concurrent_scores_equal_sequential_ones_off_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     texts = [f"{word} is served at {hour}." for word in ("Tea", "Soup", "Cake") for hour in range(7, 12)]
-    scorer = Similarity()
+    scorer = SimilarityScorer()
     alone = [score_reply(scorer, make_case("Tea is served at nine."), text).value for text in texts]
     threads = set()
     encode = similarity._embed_texts

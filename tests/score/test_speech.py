@@ -249,7 +249,7 @@ def test_the_guard_uses_the_character_error_rate() -> None:
         ("error", [(9.0, "error", {"text": "overloaded", "class": "provider"})], {}, "the call was cut off: overloaded"),
         ("closed", [(9.0, "closed", {"text": "1006"})], {}, "the call was cut off: 1006"),
         ("deadline", [], {}, "the call was not completed: deadline"),
-        ("", [], {}, "the call was not completed: its log has no end"),
+        ("", [], {}, "the call was not completed: its log has no `end` event"),
         ("done", [], {"line_count": 2}, "the call ended early, after line 1 of the script: done"),
     ],
 )  # fmt: skip

@@ -87,7 +87,7 @@ def test_a_watch_from_its_start_to_its_end(days: DayClock) -> None:
     shown = drift("show").stdout
     assert all(count_columns(line) <= 80 for line in shown.splitlines())
     for expected in (
-        "Proven: At most 1 % false notices a month (0.03 % false alarms)",
+        "Proven: Without a change, at most 1 % of the months have a notice, and 0.03 % an",
         "16 days measured; last: 2026-03-16.",
         "pass rate, down     100 %        quiet        baseline 100 %",
         "Hash consistency, the community's measure: 3 of 3 replies",

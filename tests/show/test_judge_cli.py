@@ -29,7 +29,7 @@ def invoke(*arguments: str | Path, keys: str = "", code: int = 0) -> str:
     return result.stdout
 
 
-def read_labels() -> list[tuple[str, str]]:
+def read_scoring_labels() -> list[tuple[str, str]]:
     return [(each["rater"], each["label"]) for each in json.loads(invoke("label", "--json"))]
 
 
@@ -38,17 +38,17 @@ def test_keys_label_skip_go_back_and_quit(run_id: str) -> None:
     assert "Unknown key" in shown
     assert "Does the reply meet it?" in shown
     assert "4 of 12 replies labelled by ann, 1 of them unsure. Continue: pramana judge label" in " ".join(shown.split())
-    assert sorted(label for _, label in read_labels()) == ["no", "no", "unsure", "yes"]
+    assert sorted(label for _, label in read_scoring_labels()) == ["no", "no", "unsure", "yes"]
     shown = invoke("label", run_id, "--rater", "ann", keys="y" * 20)
     assert "12 of 12 replies labelled by ann" in " ".join(shown.split())
-    assert len(read_labels()) == 12
+    assert len(read_scoring_labels()) == 12
     assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_going_back_replaces_a_label(run_id: str) -> None:
     shown = invoke("label", run_id, "--rater", "ann", keys="ybnq")
     assert "now labelled yes" in shown
-    assert read_labels() == [("ann", "no")]
+    assert read_scoring_labels() == [("ann", "no")]
 
 
 def test_replies_can_be_labelled_in_a_spreadsheet(run_id: str, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_replies_can_be_labelled_in_a_spreadsheet(run_id: str, tmp_path: Path) -
             {**row, "label": label} for row, label in zip(rows, ["yes", "N", "Unsure", "", "y"], strict=True)
         )
     assert "4 labels stored" in invoke("label", run_id, "--import", file, "--rater", "bob")
-    assert sorted(read_labels()) == [("bob", "no"), ("bob", "unsure"), ("bob", "yes"), ("bob", "yes")]
+    assert sorted(read_scoring_labels()) == [("bob", "no"), ("bob", "unsure"), ("bob", "yes"), ("bob", "yes")]
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,4 @@ def test_a_broken_file_stores_no_label(run_id: str, tmp_path: Path, text: str, m
     file.write_bytes(text.encode("latin-1"))
     result = CliRunner().invoke(pramana, ["judge", "label", run_id, "--import", str(file)], standalone_mode=False)
     assert message in str(result.exception)
-    assert read_labels() == []
+    assert read_scoring_labels() == []

@@ -43,7 +43,7 @@ def test_a_label_replaces_the_raters_earlier_one_and_no_other(store: Store) -> N
     ]
     assert (found[1].note, found[1].scoring) == ("half \ud83d", 0)
     assert all(each.labelled_at for each in found)
-    assert store.labels.list_labelled_runs() == [run_id]
+    assert store.labels.list_labelled_run_ids() == [run_id]
 
 
 def test_labels_are_saved_all_or_none(store: Store) -> None:

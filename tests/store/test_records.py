@@ -230,7 +230,7 @@ def test_every_text_column_stores_nul_and_lone_surrogates(store: Store) -> None:
     assert store.queue.claim(run.id, owner, 60)
     label = make_awkward()
     assert add_scoring(store, run.id, label, [(a_key, (check,))]) == 1
-    assert store.scorings.read_labels(run.id)[1] == label
+    assert store.scorings.read_scoring_labels(run.id)[1] == label
     holder = read_columns(store, "runs", ["lease_holder"])
     assert store.queue.finish(run.id, owner, "stopped", make_awkward(), {make_awkward(): make_awkward()})
     done = store.runs.find("latest")

@@ -281,7 +281,7 @@ def test_rescoring_keeps_earlier_checks(store: Store) -> None:
     assert middle == [judged] * 500 + [old[0][1].checks] * 100
     newest = [each.checks for _, each in store.results.iterate(run.id)]
     assert newest == [(make_check(Outcome.SKIPPED),), *middle[1:]]
-    assert store.scorings.read_labels(run.id) == {0: "run", 1: "by a judge", 2: "one more"}
+    assert store.scorings.read_scoring_labels(run.id) == {0: "run", 1: "by a judge", 2: "one more"}
     for scoring in (0, 1, 2, None):
         shown = [each.outcome for _, each in store.results.iterate(run.id, scoring=scoring)]
         assert store.results.count_outcomes(run.id, scoring) == {outcome: shown.count(outcome) for outcome in Outcome}
@@ -314,11 +314,11 @@ def test_an_interrupted_rescoring_keeps_its_checks(store: Store) -> None:
             broken.label = "ended early"
             broken.add([(keys[501], (make_check(),)), (ResultKey("sha256:unknown", "fake"), (make_check(),))])
 
-    with pytest.raises(NotFound, match="so it cannot be scored again"):
+    with pytest.raises(NotFound, match="so that result cannot be scored again"):
         break_off_scoring()
     newest = [each.checks for _, each in store.results.iterate(run.id)]
     assert newest == [(make_check(Outcome.FAILED),)] * 500 + [each.checks for _, each in old[500:]]
-    assert store.scorings.read_labels(run.id) == {0: "run", 1: "ended early"}
+    assert store.scorings.read_scoring_labels(run.id) == {0: "run", 1: "ended early"}
 
 
 def test_a_rescoring_without_checks_leaves_no_scoring(store: Store) -> None:
@@ -326,7 +326,7 @@ def test_a_rescoring_without_checks_leaves_no_scoring(store: Store) -> None:
     put_results(store, run.id, [make_result(make_key(make_case(1)))])
     with pytest.raises(NotFound), store.scorings.begin_rescoring(run.id, "broken") as broken:
         broken.add([(ResultKey("sha256:unknown", "fake"), (make_check(),))])
-    assert store.scorings.read_labels(run.id) == {0: "run"}
+    assert store.scorings.read_scoring_labels(run.id) == {0: "run"}
     assert add_scoring(store, run.id, "whole", [(make_key(make_case(1)), (make_check(),))]) == 1
 
 

@@ -97,7 +97,7 @@ def test_checks_without_a_verdict_hide_no_earlier_one_and_their_cost_counts(stor
     run_id, keys = start_run(store, 3, make_checks("a", 0.5, 100))
     with store.scorings.begin_rescoring(run_id, "b") as scoring:
         scoring.add([(keys[0], make_checks("b", 0.25, 10))])
-        scoring.add_without_verdict([(keys[1], make_unscored("b", 0.125))])
+        scoring.add_undecided([(keys[1], make_unscored("b", 0.125))])
     first, second, third = (each.checks[0].evidence for _, each in store.results.iterate(run_id))
     assert [each["judge"] for each in (first, second, third)] == ["b", "a", "a"]
     assert second["other_scorings"] == {"cost_usd": 0.125, "tokens": 10}
@@ -116,9 +116,9 @@ def test_a_completely_failed_rescoring_is_hidden_and_its_number_not_reused(store
     run_id, keys = start_run(store, 1, make_checks("a", 0.5, 100))
     for number in (1, 2):
         with store.scorings.begin_rescoring(run_id, "b") as scoring:
-            scoring.add_without_verdict([(keys[0], make_unscored("b", 0.125))])
+            scoring.add_undecided([(keys[0], make_unscored("b", 0.125))])
         assert scoring.number == number
-    assert list(store.scorings.read_labels(run_id)) == [0]
+    assert list(store.scorings.read_scoring_labels(run_id)) == [0]
     assert read_other_costs(store, run_id) == [{"cost_usd": 0.25, "tokens": 20}]
 
 
@@ -181,7 +181,7 @@ def test_an_earlier_scoring_and_then_the_newest_can_be_made_current(store: Store
     assert (list_current(store, run_id), read_failures(store, run_id)) == ([1], [True, False])
     store.scorings.make_current(run_id, 0)
     assert (list_current(store, run_id), read_failures(store, run_id)) == ([0], [False, False])
-    assert list(store.scorings.read_labels(run_id)) == [0]
+    assert list(store.scorings.read_scoring_labels(run_id)) == [0]
     assert store.history.list_rescoring_labels([store.runs.read(run_id)]) == [()]
     assert store.results.count_outcomes(run_id, scoring=1)[Outcome.FAILED] == 1, "RUN@1 is what it was"
     store.scorings.make_current(run_id, 1)
@@ -198,7 +198,7 @@ def test_a_new_scoring_builds_on_the_chosen_one_and_becomes_current(store: Store
     store.scorings.make_current(run_id, 0)
     add_scoring(store, run_id, "better", [(keys[2], (make_check(Outcome.FAILED),))])
     assert (list_current(store, run_id), read_failures(store, run_id)) == ([2], [False, False, True])
-    assert list(store.scorings.read_labels(run_id)) == [0, 2]
+    assert list(store.scorings.read_scoring_labels(run_id)) == [0, 2]
     (changed,) = store.results.iterate_rescored(store.runs.read(run_id), 2)
     assert (changed.before.outcome, changed.after.outcome) == (Outcome.PASSED, Outcome.FAILED)
     store.scorings.make_current(run_id, 1)
@@ -212,7 +212,7 @@ def test_a_rescoring_that_fails_leaves_the_chosen_scoring_current(store: Store) 
     add_scoring(store, run_id, "worse", [(keys[0], (make_check(Outcome.FAILED),))])
     store.scorings.make_current(run_id, 0)
     with store.scorings.begin_rescoring(run_id, "broken") as scoring:
-        scoring.add_without_verdict([(keys[0], (make_check(Outcome.UNSCORED),))])
+        scoring.add_undecided([(keys[0], (make_check(Outcome.UNSCORED),))])
     assert (list_current(store, run_id), read_failures(store, run_id)) == ([0], [False])
     (kept,) = store.results.iterate_rescored(store.runs.read(run_id), scoring.number)
     assert kept.before.outcome is kept.after.outcome is Outcome.PASSED

@@ -81,7 +81,9 @@ def test_a_day_whose_run_was_deleted_is_claimed_again(store: Store, watch: Watch
 def test_a_day_is_ended_once_with_its_alerts(store: Store, watch: Watch) -> None:
     claim(store, watch)
     alerts = (NewAlert("notice", {"text": "half \ud83d"}), NewAlert("notice", {}))
-    ended = EndedDay(status="measured", features="{}", decision={"level": "notice"}, basis={"plan": 1}, alerts=alerts)
+    ended = EndedDay(
+        status="measured", features_json="{}", decision={"level": "notice"}, basis={"plan": 1}, alerts=alerts
+    )
     with pytest.raises(StateConflict, match="were measured meanwhile"):
         store.watches.end_day(watch, "2026-03-01", ended, 3)
     assert store.watches.list_alerts(watch) == []

@@ -24,7 +24,7 @@ import pramana
 from pramana.assertions import evaluate_assertion
 from pramana.model import Assertion, Facets, Reply
 from pramana.model import Case as PlainCase
-from pramana.score.similarity import Similarity
+from pramana.score.similarity import SimilarityScorer
 
 SUITES = Path(pramana.__file__).parent / "suites" / "v1.0"
 ANSWERS = Path(__file__).with_name("answers.jsonl")
@@ -197,7 +197,7 @@ def test_a_similarity_case_passes_right_answers_and_fails_wrong_ones_silence_ref
     asked = PlainCase(case["id"], "test_case", (), Facets(case["category"], "easy"), stated, (case["ideal"],))
 
     async def score_texts(texts: list[str]) -> list[str]:
-        scorer = Similarity()
+        scorer = SimilarityScorer()
         return [(await scorer.score(asked, Reply(text))).outcome for text in texts]
 
     echo = "\n".join(list(iterate_texts(case))[:-1])

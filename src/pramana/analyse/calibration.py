@@ -268,7 +268,7 @@ def correct_rate_with_other_runs(
         )
     weights = [count_labels(run).total for run in other_runs]
     value = _invert_errors(
-        _sum_passing(own, _estimate_strata(own)),
+        _compute_judge_pass_rate(own, _estimate_strata(own)),
         _weigh_errors([_estimate_strata(run) for run in other_runs], other_runs, weights),
     )
     if value is None:
@@ -279,7 +279,7 @@ def correct_rate_with_other_runs(
         drawn = _draw_strata(rng, own, replies_per_case)
         here = _weigh_errors([drawn], [own], [1])
         elsewhere = _weigh_errors([_draw_strata(rng, run, 1) for run in other_runs], other_runs, weights)
-        rate = _invert_errors(_sum_passing(own, drawn), elsewhere)
+        rate = _invert_errors(_compute_judge_pass_rate(own, drawn), elsewhere)
         rates.append(rng.random() if rate is None else rate)
         shifts[0].append(here.sensitivity - elsewhere.sensitivity)
         shifts[1].append(here.specificity - elsewhere.specificity)
@@ -322,7 +322,7 @@ def _weigh_errors(
     return _ErrorRates(hits / good if good else 0.0, rejections / bad if bad else 0.0)
 
 
-def _sum_passing(strata: Sequence[Stratum], drawn: _StratumRates) -> float:
+def _compute_judge_pass_rate(strata: Sequence[Stratum], drawn: _StratumRates) -> float:
     """Return how often the judge passes replies."""
     return sum(share for share, each in zip(drawn[0], strata, strict=True) if each.judge_passed)
 
@@ -366,7 +366,7 @@ def measure_agreement_of_strata(
     passed = [each.judge_passed for each in strata]
 
     def kappa(shares: list[float], rates: list[float]) -> float:
-        agreed, passing = _share_of_agreement(shares, rates, passed), _sum_products(shares, [*map(float, passed)])
+        agreed, passing = _compute_accuracy(shares, rates, passed), _sum_products(shares, [*map(float, passed)])
         people = _sum_products(shares, rates)
         by_chance = passing * people + (1 - passing) * (1 - people)
         return (agreed - by_chance) / (1 - by_chance) if by_chance < 1 else 0.0
@@ -374,11 +374,11 @@ def measure_agreement_of_strata(
     rng, accuracies, kappas = Random(SEED), list[float](), list[float]()
     for _ in range(DRAWS):
         drawn = _draw_strata(rng, strata, replies_per_case)
-        accuracies.append(_share_of_agreement(*drawn, passed))
+        accuracies.append(_compute_accuracy(*drawn, passed))
         kappas.append(kappa(*drawn))
     left_out = POSTERIOR_TAIL_FACTOR * (1 - confidence)
     estimated = _estimate_strata(strata)
-    accuracy, agreement = _share_of_agreement(*estimated, passed), kappa(*estimated)
+    accuracy, agreement = _compute_accuracy(*estimated, passed), kappa(*estimated)
     return JudgeAgreement(
         accuracy=accuracy,
         accuracy_interval=_widen(_take_interval(sorted(accuracies), left_out), accuracy),
@@ -388,7 +388,7 @@ def measure_agreement_of_strata(
     )
 
 
-def _share_of_agreement(shares: Sequence[float], rates: Sequence[float], passed: Sequence[bool]) -> float:
+def _compute_accuracy(shares: Sequence[float], rates: Sequence[float], passed: Sequence[bool]) -> float:
     return sum(
         share * (rate if verdict else 1 - rate) for share, rate, verdict in zip(shares, rates, passed, strict=True)
     )

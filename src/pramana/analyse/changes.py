@@ -35,9 +35,9 @@ from pramana.analyse.intervals import (
 )
 from pramana.analyse.labels import TWO_RUN_LABELS, SideLabels
 from pramana.analyse.numbers import (
-    format_difference_in_points,
     format_duration,
     format_error_rate,
+    format_signed_points_with_unit,
     format_time_difference,
     pluralise,
 )
@@ -57,13 +57,13 @@ ALPHA = 0.05
 NOTICEABLE_S = 0.01
 """Differences shorter than this are not mentioned, even when proven: they are too small to notice."""
 
-Measure = Literal["voice to voice", "time to give way", "total time", "time to first token"]
+TimeMeasure = Literal["voice to voice", "time to give way", "total time", "time to first token"]
 VOICE_TO_VOICE: Final = "voice to voice"
 TOTAL: Final = "total time"
-TIMES: tuple[Measure, ...] = (VOICE_TO_VOICE, "time to give way", TOTAL, "time to first token")
-TIMES_WITH_LIMIT: tuple[Measure, ...] = (VOICE_TO_VOICE, TOTAL)
+TIME_MEASURES: tuple[TimeMeasure, ...] = (VOICE_TO_VOICE, "time to give way", TOTAL, "time to first token")
+TIME_MEASURES_WITH_LIMIT: tuple[TimeMeasure, ...] = (VOICE_TO_VOICE, TOTAL)
 """The measures that a limit applies to: how long a person waits, in calls and for typed replies."""
-Words = Literal["misheard words", "word error rate"]
+WordMeasure = Literal["misheard words", "word error rate"]
 
 Range = tuple[float, float]
 """The lowest and the highest value that a number may have; equal where the number is known."""
@@ -72,9 +72,9 @@ Range = tuple[float, float]
 class CaseMeasurements(Struct):
     """The measurements of one case on one side, over its repeats and the lines of its calls."""
 
-    times: dict[Measure, dict[int, list[Range]]] = field(default_factory=dict)
+    times: dict[TimeMeasure, dict[int, list[Range]]] = field(default_factory=dict)
     """By line, one time per repeat."""
-    words: dict[Words, list[tuple[int, int]]] = field(default_factory=dict)
+    words: dict[WordMeasure, list[tuple[int, int]]] = field(default_factory=dict)
     """Errors and total words, one pair per repeat."""
 
     def add_written_times(self, total_s: float | None, first_token_s: float | None) -> None:
@@ -88,9 +88,9 @@ class CaseMeasurements(Struct):
         """Add the measurements of a call's check; without such a check, add nothing."""
         for check in checks:
             if check.name == CALL_CHECK and check.evidence:
-                for place, line in enumerate(read_measured_lines(check.evidence)):
-                    self._add_line(place, line)
-                heard: tuple[tuple[Words, Any], ...] = (
+                for line_index, line in enumerate(read_measured_lines(check.evidence)):
+                    self._add_line(line_index, line)
+                heard: tuple[tuple[WordMeasure, Any], ...] = (
                     ("misheard words", read_recognition_errors(check.evidence)),
                     ("word error rate", read_reference_errors(check.evidence)),
                 )
@@ -98,16 +98,16 @@ class CaseMeasurements(Struct):
                     if pooled.words:
                         self.words.setdefault(name, []).append((pooled.errors, pooled.words))
 
-    def _add_line(self, place: int, line: MeasuredLine) -> None:
+    def _add_line(self, line_index: int, line: MeasuredLine) -> None:
         for seconds, censored in list_latency_observations([line]):
-            self._add_range(VOICE_TO_VOICE, place, (seconds, math.inf if censored else seconds))
+            self._add_range(VOICE_TO_VOICE, line_index, (seconds, math.inf if censored else seconds))
         if line.yield_s is not None:
-            self._add_range("time to give way", place, (line.yield_s, line.yield_s))
+            self._add_range("time to give way", line_index, (line.yield_s, line.yield_s))
         elif line.yield_censored_s is not None:
-            self._add_range("time to give way", place, (line.yield_censored_s, math.inf))
+            self._add_range("time to give way", line_index, (line.yield_censored_s, math.inf))
 
-    def _add_range(self, name: Measure, place: int, seconds: Range) -> None:
-        self.times.setdefault(name, {}).setdefault(place, []).append(seconds)
+    def _add_range(self, name: TimeMeasure, line_index: int, seconds: Range) -> None:
+        self.times.setdefault(name, {}).setdefault(line_index, []).append(seconds)
 
 
 def merge_repeats(repeats: Iterable[CaseMeasurements]) -> CaseMeasurements:
@@ -115,8 +115,8 @@ def merge_repeats(repeats: Iterable[CaseMeasurements]) -> CaseMeasurements:
     found = CaseMeasurements()
     for each in repeats:
         for name, lines in each.times.items():
-            for place, seconds in lines.items():
-                found.times.setdefault(name, {}).setdefault(place, []).extend(seconds)
+            for line_index, seconds in lines.items():
+                found.times.setdefault(name, {}).setdefault(line_index, []).extend(seconds)
         for kind, wrong in each.words.items():
             found.words.setdefault(kind, []).extend(wrong)
     return found
@@ -129,7 +129,7 @@ Side = Mapping[str, CaseMeasurements]
 class Change(Struct, frozen=True):
     """One measure on both sides. Times are in seconds, words are a share of all words; infinite means unbounded."""
 
-    what: Measure | Words
+    what: TimeMeasure | WordMeasure
     cases: int
     """How many cases were compared, each with itself."""
     only_base: int
@@ -145,16 +145,16 @@ class Change(Struct, frozen=True):
     ratio: Range = (1.0, 1.0)
     """For times, the median of new / base."""
     ratio_interval: Interval | None = None
-    worst: float = math.inf
+    worst_difference: float = math.inf
     """The upper end of the interval if cases not measured on the new side never ended; likewise `worst_ratio`."""
     worst_ratio: float = math.inf
     p_value: float = 1.0
     """Of the test that `method` names."""
     adjusted_p_value: float = 1.0
     """Holm's, over all measures that are shown together."""
-    family: int = 1
+    family_size: int = 1
     """How many measures these are."""
-    words: tuple[int, int] = (0, 0)
+    word_counts: tuple[int, int] = (0, 0)
     """How many words the rates are based on: base, new."""
     labels: SideLabels = TWO_RUN_LABELS
     """The names of the two sides in sentences."""
@@ -174,7 +174,7 @@ class Change(Struct, frozen=True):
     @property
     def is_time(self) -> bool:
         """Whether this measures time; otherwise it is a share of words."""
-        return self.what in TIMES
+        return self.what in TIME_MEASURES
 
     @property
     def sentence(self) -> str:
@@ -196,7 +196,7 @@ class Change(Struct, frozen=True):
         by = _format_range((least, most), format_duration).replace("≥", "at least")
         way = "slower" if low > 0 else "faster"
         way = f"{self.labels.model_labels[1]} is {way}" if self.labels.model_labels else way.capitalize()
-        return f"{way}: {self.what} by {by} (median of {self._case_count}); statistically significant."
+        return f"{way}: {self.what} by {by} (median of {self._case_count_text}); statistically significant."
 
     @property
     def detail(self) -> str:
@@ -205,26 +205,26 @@ class Change(Struct, frozen=True):
         shown, by = (
             (_format_time_range, format_time_difference)
             if timed
-            else (lambda given: format_error_rate(given[0]), format_difference_in_points)
+            else (lambda given: format_error_rate(given[0]), format_signed_points_with_unit)
         )
         named = f"{self.what[0].upper()}{self.what[1:]}"
-        words = ["", ""] if timed else [f" of {each:,}" for each in self.words]
+        words = ["", ""] if timed else [f" of {each:,}" for each in self.word_counts]
         base, new = self.labels.base, self.labels.new
         numbers = f"{named} {shown(self.base)}{words[0]} {base}, {shown(self.new)}{words[1]} {new}"
         difference = f"{'median difference ' if timed else ''}{_format_range(self.difference, by)}"
         if self.interval is None:
-            sure = f"{self._case_count}; an interval needs at least {MIN_CASES}"
+            sure = f"{self._case_count_text}; an interval needs at least {MIN_CASES}"
         else:
             ends = f"{by(self.interval.low)} to {by(self.interval.high)}"
-            sure = f"95 % interval {ends}, {self._case_count}; {self.method}"
+            sure = f"95 % interval {ends}, {self._case_count_text}; {self.method}"
         sure += f", p = {self.p_value:.2g}" if self.interval and not timed else ""
         if self._is_significant_alone and not self.is_proven:
-            sure += f"; not significant among {self.family} measures, adjusted p = {self.adjusted_p_value:.2g}"
+            sure += f"; not significant among {self.family_size} measures, adjusted p = {self.adjusted_p_value:.2g}"
         lost = f"; {self.only_base:,} more had {'a time' if timed else 'words'} only {base}" if self.only_base else ""
         return f"{numbers}: {difference} ({sure}{lost})."
 
     @property
-    def _case_count(self) -> str:
+    def _case_count_text(self) -> str:
         return pluralise(self.cases, "case")
 
 
@@ -244,15 +244,15 @@ def _format_time_range(values: Range) -> str:
 
 def measure_changes(base: Side, new: Side) -> tuple[Change, ...]:
     """Return the changes of everything measured on both sides, times first, with p-values adjusted for their number."""
-    timed = (_time_change(name, base, new) for name in TIMES)
-    counted = (_word_change(name, base, new) for name in ("misheard words", "word error rate"))
+    timed = (_measure_time_change(name, base, new) for name in TIME_MEASURES)
+    counted = (_measure_word_change(name, base, new) for name in ("misheard words", "word error rate"))
     found = [each for each in (*timed, *counted) if each is not None]
     tested = [each for each in found if each.interval is not None]  # too few cases for an interval: no test
     adjusted = dict(zip(map(id, tested), adjust_p_values([each.p_value for each in tested]), strict=True))
-    return tuple(replace(each, adjusted_p_value=adjusted.get(id(each), 1.0), family=len(tested)) for each in found)
+    return tuple(replace(each, adjusted_p_value=adjusted.get(id(each), 1.0), family_size=len(tested)) for each in found)
 
 
-def _time_change(name: Measure, base: Side, new: Side) -> Change | None:
+def _measure_time_change(name: TimeMeasure, base: Side, new: Side) -> Change | None:
     before: list[Range] = []
     after: list[Range] = []
     differences: list[Range] = []
@@ -262,7 +262,9 @@ def _time_change(name: Measure, base: Side, new: Side) -> Change | None:
         lines: list[tuple[Range, Range]] = []
         for key in keys:
             old, now = base[key].times.get(name, {}), new[key].times.get(name, {}) if key in new else {}
-            lines += [(_line_time(old[at], now[at]), _line_time(now[at], old[at])) for at in old if at in now]
+            lines += [
+                (_median_line_time(old[at], now[at]), _median_line_time(now[at], old[at])) for at in old if at in now
+            ]
         if not lines:
             lost += any(base[key].times.get(name) for key in keys)
             continue
@@ -301,7 +303,7 @@ def _group_by_case(side: Side) -> list[list[str]]:
     return list(keys_by_case.values())
 
 
-def _line_time(side: Sequence[Range], other: Sequence[Range]) -> Range:
+def _median_line_time(side: Sequence[Range], other: Sequence[Range]) -> Range:
     """Return the time of a line, over as many repeats as the other side has, so that swapping the sides is fair."""
     return _median_range(side[: min(len(side), len(other))])
 
@@ -311,7 +313,7 @@ def _median_range(ranges: Sequence[Range]) -> Range:
     return median(low for low, _ in ranges), median(high for _, high in ranges)
 
 
-def _word_change(name: Words, base: Side, new: Side) -> Change | None:
+def _measure_word_change(name: WordMeasure, base: Side, new: Side) -> Change | None:
     rows: list[tuple[int, int, int, int]] = []
     lost = 0
     for keys in _group_by_case(base):
@@ -327,8 +329,8 @@ def _word_change(name: Words, base: Side, new: Side) -> Change | None:
         rows.append((*map(sum, zip(*was, strict=True)), *map(sum, zip(*is_, strict=True))))  # type: ignore[arg-type]
     if not rows:
         return None
-    words = sum(row[1] for row in rows), sum(row[3] for row in rows)
-    rates = sum(row[0] for row in rows) / words[0], sum(row[2] for row in rows) / words[1]
+    word_counts = sum(row[1] for row in rows), sum(row[3] for row in rows)
+    rates = sum(row[0] for row in rows) / word_counts[0], sum(row[2] for row in rows) / word_counts[1]
     difference = rates[1] - rates[0]
     return Change(
         name,
@@ -340,7 +342,7 @@ def _word_change(name: Words, base: Side, new: Side) -> Change | None:
         ratio_difference_interval(rows),
         "sign flips by case",
         p_value=sign_flip_p_value([row[2] - row[0] for row in rows]),
-        words=words,
+        word_counts=word_counts,
     )
 
 
@@ -377,7 +379,7 @@ def decide_slowdown(changes: Iterable[Change], limit: Limit) -> ExitDecision:
 
     A slowdown is ruled out only in the worst case, in which cases timed on the base side alone never end.
     """
-    timed = [each for each in changes if each.what in TIMES_WITH_LIMIT]
+    timed = [each for each in changes if each.what in TIME_MEASURES_WITH_LIMIT]
     decisions = [(_compare_with_limit(each, limit), each) for each in timed]
     if not decisions:
         return ExitDecision(
@@ -396,7 +398,7 @@ def decide_slowdown(changes: Iterable[Change], limit: Limit) -> ExitDecision:
 
 def _compare_with_limit(change: Change, limit: Limit) -> int:
     if limit.seconds is not None:
-        interval, most, worst = change.interval, limit.seconds, change.worst
+        interval, most, worst = change.interval, limit.seconds, change.worst_difference
     else:
         interval, most, worst = change.ratio_interval, 1 + (limit.share or 0.0), change.worst_ratio
     if interval is None:

@@ -40,7 +40,7 @@ from pramana.analyse.intervals import (
 )
 from pramana.analyse.labels import TWO_RUN_LABELS, SideLabels
 from pramana.analyse.mean_bounds import case_mean_interval, cases_to_exclude_loss
-from pramana.analyse.numbers import format_difference_in_points, format_point_difference, pluralise
+from pramana.analyse.numbers import format_signed_points, format_signed_points_with_unit, pluralise
 from pramana.analyse.pairing import (
     DifferentJudges,
     Excluded,
@@ -55,7 +55,7 @@ from pramana.analyse.pairing import (
 # ── The comparison ──
 
 Verdict = Literal["regression", "improvement", "no_change", "inconclusive"]
-HARMLESS: tuple[Verdict, ...] = ("improvement", "no_change")
+VERDICTS_DENYING_LOSS: tuple[Verdict, ...] = ("improvement", "no_change")
 """The verdicts that must also hold if all new replies without a verdict failed."""
 Test = Literal["exact McNemar", "sign flips by case"]
 FailOn = Literal["regression", "inconclusive"]
@@ -67,7 +67,7 @@ DAY_NOTE = (
     'Two runs made on different days can differ although the model is the same; see "Two runs on two days" in '
     "docs/statistics.md."
 )
-MAX_PARTS = 10**9
+MAX_COMMON_DENOMINATOR = 10**9
 """The largest common denominator of the cases' differences: where repeats vary, none fits all of them exactly."""
 
 
@@ -178,7 +178,7 @@ def compare(
     pairs, apart = made.pairs, made.differently_judged
     evidence, worst = _test_difference(pairs, alpha), _test_difference(made.worst_pairs, alpha)
     verdict = evidence.verdict(margin)
-    overturned = verdict in HARMLESS and worst.verdict(margin) not in HARMLESS
+    overturned = verdict in VERDICTS_DENYING_LOSS and worst.verdict(margin) not in VERDICTS_DENYING_LOSS
     verdict = "inconclusive" if overturned else verdict
     lost = [each for each in pairs if each.difference < 0]
     gained = [each for each in pairs if each.difference > 0]
@@ -215,7 +215,7 @@ def compare(
         alpha=alpha,
         margin=margin,
         loss_excluded=bool(pairs) and min(evidence.interval.low, worst.interval.low) > -margin,
-        needed=evidence.count_needed(margin) if verdict == "inconclusive" else None,
+        needed=evidence.count_needed_cases(margin) if verdict == "inconclusive" else None,
         labels=labels,
     )
 
@@ -234,7 +234,11 @@ def _explain_hidden_losses(pairing: Pairing, labels: SideLabels) -> str:
     def choose_form(count: int, one: str, many: str) -> str:
         return f"{pluralise(count, noun)} that passed {labels.base} {one if count == 1 else many}"
 
-    parts = [choose_form(pairing.unanswered, "has", "have") + f" no verdict {labels.new}"] if pairing.unanswered else []
+    parts = (
+        [choose_form(pairing.undecided_after_pass, "has", "have") + f" no verdict {labels.new}"]
+        if pairing.undecided_after_pass
+        else []
+    )
     if pairing.judge_changed:
         parts.append(
             f"{choose_form(pairing.judge_changed, 'was', 'were')} "
@@ -245,12 +249,18 @@ def _explain_hidden_losses(pairing: Pairing, labels: SideLabels) -> str:
             f"{pluralise(pairing.undecided, noun)} {'has' if pairing.undecided == 1 else 'have'} no verdict "
             f"{labels.new}"
         )
-    return f"Not enough evidence: {', '.join(parts)}, and if they had failed, the answer would be different."
+    return f"Not enough evidence: {', '.join(parts)}, and if they had failed, the conclusion would be different."
 
 
 def _describe_only_different_judges(pairing: Pairing, labels: SideLabels) -> str:
     count = len(pairing.differently_judged)
-    those = _count_cases(count) if pairing.excluded else "the case" if count == 1 else f"all {_count_cases(count)}"
+    those = (
+        _format_case_count(count)
+        if pairing.excluded
+        else "the case"
+        if count == 1
+        else f"all {_format_case_count(count)}"
+    )
     rest = "; no other case has a verdict on both sides" if pairing.excluded else ""
     said = f"{those} {'was' if count == 1 else 'were'} {_describe_different_judges(pairing.differently_judged, labels)}"
     return f"Not enough evidence: {said}, and verdicts by different judges are not compared{rest}."
@@ -260,9 +270,9 @@ def _append_judge_note(sentence: str, apart: Sequence[DifferentJudges], labels: 
     """Add to the sentence that two judges are involved."""
     count = len(apart)
     if any_judge:
-        which = f"{_count_cases(count)} of those compared {'was' if count == 1 else 'were'}"
+        which = f"{_format_case_count(count)} of those compared {'was' if count == 1 else 'were'}"
         return f"{sentence[:-1]}; {which} {_describe_different_judges(apart, labels)}."
-    left_out = f"{_count_cases(count)} {'is' if count == 1 else 'are'} left out,"
+    left_out = f"{_format_case_count(count)} {'is' if count == 1 else 'are'} left out,"
     return f"{sentence[:-1]}; {left_out} {_describe_different_judges(apart, labels)}."
 
 
@@ -306,7 +316,7 @@ class _Evidence(Struct, frozen=True):
             return "regression" if self.difference < 0 else "improvement"
         return "no_change" if not self.changed or self.interval.is_within(margin) else "inconclusive"
 
-    def count_needed(self, margin: float) -> int | None:
+    def count_needed_cases(self, margin: float) -> int | None:
         mean_square = _mean([each * each for each in self.differences]) or 0.0  # with one reply, the share that flipped
         return cases_needed(margin, mean_square, alpha=self.alpha) if margin else None
 
@@ -321,7 +331,9 @@ def _test_difference(pairs: Sequence[Pair], alpha: float) -> _Evidence:
         lost, gained = differences.count(-1.0), differences.count(1.0)
         test, p_value = "exact McNemar", mcnemar_p_value(lost, gained)
     else:
-        scale = min(math.lcm(*{each.repeats * len(variants) for variants in units for each in variants}), MAX_PARTS)
+        scale = min(
+            math.lcm(*{each.repeats * len(variants) for variants in units for each in variants}), MAX_COMMON_DENOMINATOR
+        )
         whole = [
             sum(
                 round((each.new_passed - each.base_passed) * scale / (each.repeats * len(variants)))
@@ -369,11 +381,11 @@ class _PairCount(Struct, frozen=True):
 
     def __str__(self) -> str:
         if self.variants < 2:
-            return _count_cases(self.pairs)
-        return f"{pluralise(self.pairs, 'answer')} ({_count_cases(self.cases)}, {self.variants:,} variants)"
+            return _format_case_count(self.pairs)
+        return f"{pluralise(self.pairs, 'answer')} ({_format_case_count(self.cases)}, {self.variants:,} variants)"
 
     @property
-    def describe_all(self) -> str:
+    def all_phrase(self) -> str:
         return "the case" if self.pairs == 1 else f"all {self}"
 
 
@@ -382,19 +394,19 @@ class _ChangedCounts(NamedTuple):
 
     lost: int
     gained: int
-    repeated: bool
+    has_repeats: bool
 
     @classmethod
     def from_pairs(cls, pairs: Sequence[Pair]) -> "_ChangedCounts":
         lost, gained = (sum(1 for each in pairs if sign * each.difference > 0) for sign in (-1, 1))
-        repeated = any(each.repeats > 1 or each.base_unpaired.answers or each.new_unpaired.answers for each in pairs)
-        return cls(lost, gained, repeated)
+        has_repeats = any(each.repeats > 1 or each.base_unpaired.answers or each.new_unpaired.answers for each in pairs)
+        return cls(lost, gained, has_repeats)
 
 
 def _no_difference_sentence(pairs: _PairCount, labels: SideLabels) -> str:
-    little = f"{_count_cases(pairs.cases)} {'proves' if pairs.cases == 1 else 'prove'} little"
+    little = f"{_format_case_count(pairs.cases)} {'proves' if pairs.cases == 1 else 'prove'} little"
     between = f" between {labels.model_labels[0]} and {labels.model_labels[1]}" if labels.model_labels else ""
-    return f"No difference seen{between}: {pairs.describe_all} ended {labels.unchanged_phrase}, but {little}."
+    return f"No difference seen{between}: {pairs.all_phrase} ended {labels.unchanged_phrase}, but {little}."
 
 
 def _is_unproven(verdict: Verdict, evidence: _Evidence, margin: float) -> bool:
@@ -455,7 +467,7 @@ def _conclude(
     if labels.model_labels:
         return _two_models_sentence(pairs, verdict, changed, labels, limit)
     if verdict == "no_change" and not changed.lost and not changed.gained:
-        return f"No change between these two runs: {pairs.describe_all} ended as before."
+        return f"No change between these two runs: {pairs.all_phrase} ended as before."
     flips = f"of {pairs}, {_describe_flips(changed)}"
     small = f", smaller than {limit}" if limit else ""
     return {
@@ -468,11 +480,11 @@ def _conclude(
 
 def _describe_flips(changed: _ChangedCounts) -> str:
     lost, gained = changed.lost, changed.gained
-    if changed.repeated:
+    if changed.has_repeats:
         passes = "passes" if lost < 2 else "pass"
-        return f"{_spell_number(lost)} {passes} less often now and {_spell_number(gained)} more often"
-    losses = f"{_spell_number(lost)} that passed before {'fails' if lost < 2 else 'fail'} now"
-    return f"{losses}; {_spell_number(gained)} that failed before {'passes' if gained < 2 else 'pass'} now"
+        return f"{_format_count_or_none(lost)} {passes} less often now and {_format_count_or_none(gained)} more often"
+    losses = f"{_format_count_or_none(lost)} that passed before {'fails' if lost < 2 else 'fail'} now"
+    return f"{losses}; {_format_count_or_none(gained)} that failed before {'passes' if gained < 2 else 'pass'} now"
 
 
 def _two_models_sentence(
@@ -481,17 +493,16 @@ def _two_models_sentence(
     """Return the conclusion about two models of one run, the better one first; `limit` names a margin that holds."""
     base, new = labels.model_labels or ("", "")
     if verdict == "no_change" and not changed.lost and not changed.gained:
-        return f"No difference between {base} and {new}: {pairs.describe_all} ended alike."
+        return f"No difference between {base} and {new}: {pairs.all_phrase} ended alike."
     both = [(changed.lost, labels.base), (changed.gained, labels.new)]
     (first, for_first), (second, for_second) = reversed(both) if verdict == "improvement" else both
-    if changed.repeated:
+    if changed.has_repeats:
         passes = "passes" if first < 2 else "pass"
-        of_first = f"{_spell_number(first)} {passes} more often {for_first}"
-        flips = f"of {pairs}, {of_first} and {_spell_number(second)} {for_second}"
+        of_first = f"{_format_count_or_none(first)} {passes} more often {for_first}"
+        flips = f"of {pairs}, {of_first} and {_format_count_or_none(second)} {for_second}"
     else:
-        flips = (
-            f"of {pairs}, {_spell_number(first)} passed only {for_first} and {_spell_number(second)} only {for_second}"
-        )
+        of_first, of_second = _format_count_or_none(first), _format_count_or_none(second)
+        flips = f"of {pairs}, {of_first} passed only {for_first} and {of_second} only {for_second}"
     return {
         "regression": f"{base} beats {new}{f' by less than {limit}' if limit else ''}: {flips}.",
         "improvement": f"{new} beats {base}: {flips}.",
@@ -508,17 +519,17 @@ def _describe_evidence(evidence: _Evidence, base_rate: float | None, new_rate: f
     p_value = f"p = {evidence.p_value:.2g}" if evidence.p_value >= 1e-4 else "p < 0.0001"
     rates = f"{100 * base_rate:.1f} % {labels.base}, {100 * new_rate:.1f} % {labels.new}"
     numbers = (
-        f"Pass rate {rates}: {format_difference_in_points(evidence.difference)}, "
-        f"{100 * (1 - evidence.alpha):.4g} % interval {format_point_difference(low)} to "
-        f"{format_point_difference(high)}; "
+        f"Pass rate {rates}: {format_signed_points_with_unit(evidence.difference)}, "
+        f"{100 * (1 - evidence.alpha):.4g} % interval {format_signed_points(low)} to "
+        f"{format_signed_points(high)}; "
         f"{evidence.test}, {p_value}."
     )
     return f"{numbers} {DAY_NOTE}" if evidence.is_significant and not labels.model_labels else numbers
 
 
-def _spell_number(count: int) -> str:
+def _format_count_or_none(count: int) -> str:
     return f"{count:,}" if count else "none"
 
 
-def _count_cases(count: int) -> str:
+def _format_case_count(count: int) -> str:
     return pluralise(count, "case")

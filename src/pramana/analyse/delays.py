@@ -29,7 +29,7 @@ from pramana.analyse.power import AssumedModel, find_crossing, logistic
 
 SIMULATED_MONTHS = 100
 """Of each delay: an answer takes less than a second, and half of the months is known to within ten in a hundred."""
-QUIET_DAYS = 5
+DAYS_BEFORE_CHANGE = 5
 """Days after the baseline before the change; the longer a watch has run, the sooner it sees one."""
 MAX_DRAWN_CALLS = 200
 """Up to so many calls a day, each reply is drawn; beyond, the passes of a day are taken as normal."""
@@ -124,7 +124,7 @@ class _Days:
         self._variances = [math.fsum(rate * (1 - rate) for rate in rates) / len(rates) for rates in by_effect]
 
     @cached_property
-    def variance_by_calls(self) -> float:
+    def variance_from_calls(self) -> float:
         """The variance of a day's pass rate that its number of calls explains."""
         if self.calls is None:
             return 0.0
@@ -162,20 +162,22 @@ class _Reached(NamedTuple):
 def _simulate_month(rng: Random, before: _Days, after: _Days, instruments: int, baseline_days: int) -> _Reached:
     tie = 0.5 / before.calls if before.calls else 0.0
     baseline = [before.draw_failure_share(rng) for _ in range(baseline_days)]
-    by_calls = before.variance_by_calls * baseline_days / (baseline_days - 1)  # as a baseline estimates it
+    by_calls = before.variance_from_calls * baseline_days / (baseline_days - 1)  # as a baseline estimates it
     tolerance = max(MIN_TOLERANCE, math.sqrt(max(0.0, variance(baseline) - by_calls)))
     scores = [share + rng.uniform(-tie, tie) for share in baseline]
     can_alarm = next_day_rank_correlation(scores) <= MAX_RANK_CORRELATION
 
     def days() -> Iterator[float]:
         yield from scores.copy()
-        for day in range(QUIET_DAYS + MONTH_DAYS):
-            scores.append((before if day < QUIET_DAYS else after).draw_failure_share(rng) + rng.uniform(-tie, tie))
+        for day in range(DAYS_BEFORE_CHANGE + MONTH_DAYS):
+            scores.append(
+                (before if day < DAYS_BEFORE_CHANGE else after).draw_failure_share(rng) + rng.uniform(-tie, tie)
+            )
             yield scores[-1]
 
     notice = None
     statistics = iterate_change_statistics(days(), baseline_days, MIN_TOLERANCE)
-    for day, found in enumerate(statistics, 1 - QUIET_DAYS):
+    for day, found in enumerate(statistics, 1 - DAYS_BEFORE_CHANGE):
         if day < 1:
             continue
         if notice is None and found.value >= instruments * NOTICE.threshold:

@@ -135,14 +135,14 @@ def _likelihood_ratio(days: int, earlier_below: Sequence[int]) -> float:
     later = len(earlier_below)
     length = 1 << (days - later).bit_length()
     ratio = 0.0
-    for exponent, constant in zip(LEHMANN_EXPONENTS, _log_constants(days, later), strict=True):
+    for exponent, constant in zip(LEHMANN_EXPONENTS, _compute_log_constants(days, later), strict=True):
         gained = math.fsum(map(getitem, _tabulate_log_gains(exponent, length), earlier_below))
         ratio += math.exp(constant + gained)
     return ratio / len(LEHMANN_EXPONENTS)
 
 
 @lru_cache(maxsize=1 << 16)
-def _log_constants(days: int, later: int) -> tuple[float, ...]:
+def _compute_log_constants(days: int, later: int) -> tuple[float, ...]:
     """Return the part of each logarithm that does not depend on the order of the days, by exponent."""
     log_orders = math.lgamma(days + 1)
     return tuple(
@@ -242,7 +242,7 @@ def next_day_rank_correlation(scores: Sequence[float]) -> float:
 # ── Several contributors to one public watch ──
 
 MIN_CONTRIBUTORS = 5
-MAX_IGNORED_SHARE = 0.3
+MAX_IGNORED_CONTRIBUTOR_SHARE = 0.3
 
 
 def combine_contributor_statistics(contributor_values: Sequence[float]) -> float:
@@ -257,5 +257,5 @@ def combine_contributor_statistics(contributor_values: Sequence[float]) -> float
     """
     if len(contributor_values) < MIN_CONTRIBUTORS:
         return 0.0
-    ignored = math.floor(MAX_IGNORED_SHARE * len(contributor_values))
+    ignored = math.floor(MAX_IGNORED_CONTRIBUTOR_SHARE * len(contributor_values))
     return sorted(contributor_values, reverse=True)[ignored] / len(contributor_values)

@@ -126,7 +126,7 @@ class EndpointTest:
     >>> test = EndpointTest()
     >>> for _ in range(30):
     ...     test.add(CallPair("coin", (Answered("heads", 0.1), Answered("tails", 0.1)), is_border=True))
-    >>> test.is_different, test.find().sentence
+    >>> test.is_different, test.make_finding().sentence
     (True, 'Different: the odds against chance are over 1,000 to 1 after 30 pairs of calls.')
     """
 
@@ -203,7 +203,7 @@ class EndpointTest:
         """Whether the endpoints are proven to differ."""
         return self._test.is_different
 
-    def find(self) -> EndpointFinding:
+    def make_finding(self) -> EndpointFinding:
         """Return the answer so far."""
         decision: Decision = "no_difference"
         if self.is_different:
@@ -276,7 +276,7 @@ def _logprob_of(token: str, logprobs: Mapping[str, float]) -> float:
     return logprobs.get(token, min(logprobs.values()))
 
 
-def collect_pairs(pairs: Sequence[CallPair]) -> EndpointTest:
+def make_endpoint_test(pairs: Sequence[CallPair]) -> EndpointTest:
     """Return the test of pairs that are all there, with the instruments that they have data for."""
     answered = [reply for pair in pairs for reply in pair.replies if reply]
     test = EndpointTest(

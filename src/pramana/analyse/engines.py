@@ -31,7 +31,7 @@ class EngineDifference(Struct, frozen=True):
     side_labels: SideLabels = TWO_RUN_LABELS
 
     @property
-    def is_known(self) -> bool:
+    def are_engines_recorded(self) -> bool:
         """Whether both sides recorded their engines completely, so that they are known to differ."""
         return all(side and all(each.is_complete for each in side) for side in (self.base_engines, self.new_engines))
 
@@ -48,7 +48,7 @@ class EngineDifference(Struct, frozen=True):
                 base, new = self.side_labels.base, self.side_labels.new
                 return f"Different weights: {self.model} was {before} {base}, {now} {new}."
             return f"Different weights: {self.model} was {before}, and is now {now}. It is not the same model."
-        if not self.is_known:
+        if not self.are_engines_recorded:
             return f"Engines not known to be the same: {both} Results can differ although the model has not changed."
         if self._has_different("processor_features"):
             why = "Embedded models round differently on different processors"
@@ -69,7 +69,7 @@ class EngineDifference(Struct, frozen=True):
         return _join_engine_labels(before), _join_engine_labels(now)
 
 
-def recorded_engine_lines(fingerprint: str | None, checks: Iterable[Check]) -> Iterator[str]:
+def iterate_recorded_engine_lines(fingerprint: str | None, checks: Iterable[Check]) -> Iterator[str]:
     """Yield the recorded lines of the engines that replied, and of the one that transcribed a call for its check."""
     if fingerprint and parse_engines(fingerprint):
         yield fingerprint
@@ -82,9 +82,9 @@ def recorded_engine_lines(fingerprint: str | None, checks: Iterable[Check]) -> I
             yield line
 
 
-def engine_lines_of_result(result: Result) -> Iterator[str]:
+def iterate_engine_lines_of_result(result: Result) -> Iterator[str]:
     """Yield the recorded engine lines of a result."""
-    return recorded_engine_lines(result.reply.fingerprint if result.reply else None, result.checks)
+    return iterate_recorded_engine_lines(result.reply.fingerprint if result.reply else None, result.checks)
 
 
 def parse_distinct_engines(engine_lines: Iterable[str]) -> tuple[EngineInfo, ...]:

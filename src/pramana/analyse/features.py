@@ -199,7 +199,7 @@ def hash_reply(reply: Reply) -> str:
     [True, False]
     """
     text = unicodedata.normalize(
-        "NFC", " ".join(describe_reply(reply.text, reply.tool_calls, max_call_length=None).split())
+        "NFC", " ".join(describe_reply(reply.text, reply.tool_calls, max_tool_call_length=None).split())
     )
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
 

@@ -94,7 +94,7 @@ class DayFeatures(Struct, frozen=True, omit_defaults=True):
         return tuple(each for each in self.prompts if each.variant not in (BORDER_VARIANT, LOGPROB_VARIANT))
 
 
-class FeatureDay(Struct, frozen=True):
+class MeasuredDay(Struct, frozen=True):
     """A measured day."""
 
     day: str
@@ -316,7 +316,7 @@ class ScoredDays(Struct, frozen=True):
     """The days that have a score; the first `baseline_count` of them are the baseline."""
     scores: tuple[float, ...]
     """With the tie-breaks of the days."""
-    plain_scores: tuple[float, ...]
+    scores_without_tie_breaks: tuple[float, ...]
     """Without them, as users see them."""
     baseline_count: int
     collected_days: int
@@ -335,7 +335,7 @@ class ScoredDays(Struct, frozen=True):
         return self.spread is not None
 
 
-def score_days(instrument: Instrument, days: Sequence[FeatureDay], baseline_days: int) -> ScoredDays:
+def score_days(instrument: Instrument, days: Sequence[MeasuredDay], baseline_days: int) -> ScoredDays:
     """Return the score of each day of a period, in order; a day with too few answers for this instrument has none."""
     usable = days
     if instrument.prompt_variant is not None:  # its prompts are sent last, and may be missing on a day with a budget
@@ -383,19 +383,19 @@ def score_days(instrument: Instrument, days: Sequence[FeatureDay], baseline_days
         if is_complete
         else None,
         means,
-        _collect_latest(instrument, days, measured, names),
+        _collect_latest_results(instrument, days, measured, names),
     )
 
 
-def _measure_day(instrument: Instrument, day: FeatureDay, references: References) -> dict[str, float]:
+def _measure_day(instrument: Instrument, day: MeasuredDay, references: References) -> dict[str, float]:
     measured = ((each.key, instrument.measure(each, references)) for each in instrument.choose_prompts(day.features))
     return {key: value for key, value in measured if value is not None}
 
 
-def _collect_latest(
+def _collect_latest_results(
     instrument: Instrument,
-    days: Sequence[FeatureDay],
-    measured: Sequence[tuple[FeatureDay, dict[str, float]]],
+    days: Sequence[MeasuredDay],
+    measured: Sequence[tuple[MeasuredDay, dict[str, float]]],
     scored: Sequence[str],
 ) -> dict[str, tuple[float, int]]:
     if not scored or scored[-1] != days[-1].day:
@@ -409,7 +409,7 @@ def _measure_spread(
     instrument: Instrument,
     scores: Sequence[float],
     results: Mapping[str, Sequence[float]],
-    baseline: Sequence[tuple[FeatureDay, dict[str, float]]],
+    baseline: Sequence[tuple[MeasuredDay, dict[str, float]]],
 ) -> BaselineSpread:
     """Return how much the days of a baseline differ beyond what their number of calls explains."""
     if instrument.unit == "share":

@@ -45,7 +45,7 @@ def list_judgements(case: Case, checks: Iterable[Check]) -> list[JudgedCheck]:
         line = check.evidence.get("line")
         question = None
         if check.name in (JUDGE, RUBRIC):
-            asked = _judge_questions(case, check.name, line)
+            asked = _list_judge_questions(case, check.name, line)
             question = asked[min(passed[line, check.name], len(asked) - 1)] if asked else None
             passed[line, check.name] += 1
         given = check.evidence.get("answers")
@@ -54,7 +54,7 @@ def list_judgements(case: Case, checks: Iterable[Check]) -> list[JudgedCheck]:
     return found
 
 
-def _judge_questions(case: Case, check_name: str, line_index: object) -> list[str]:
+def _list_judge_questions(case: Case, check_name: str, line_index: object) -> list[str]:
     """Return the judge's questions for checks of one name, on one line of the script or on the whole reply."""
     stated: list[Assertion | None] = [case.assertion]
     if isinstance(line_index, int):

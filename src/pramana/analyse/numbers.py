@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def format_point_difference(share: float) -> str:
+def format_signed_points(share: float) -> str:
     """Format a difference of shares in points, with its sign.
 
-    >>> format_point_difference(-0.0481), format_point_difference(0.0001), format_point_difference(0.12)
+    >>> format_signed_points(-0.0481), format_signed_points(0.0001), format_signed_points(0.12)
     ('-4.8', '0.0', '+12.0')
     """
     rounded = round(share * 100, 1)
@@ -31,13 +31,15 @@ def format_percent(share: float | None) -> str:
     return f"{share:.0%}".replace("%", " %") if share in (0, 1) else f"{share * 100:.1f} %"
 
 
-def format_difference_in_points(share: float) -> str:
+def format_signed_points_with_unit(share: float) -> str:
     """Format a difference of shares, with sign and unit.
 
-    >>> format_difference_in_points(-0.2), format_difference_in_points(0.0001), format_difference_in_points(0.125)
-    ('-20.0 points', '0.0 points', '+12.5 points')
+    >>> format_signed_points_with_unit(-0.2)
+    '-20.0 points'
+    >>> [format_signed_points_with_unit(each) for each in (0.0001, 0.125)]
+    ['0.0 points', '+12.5 points']
     """
-    return f"{format_point_difference(share)} points"
+    return f"{format_signed_points(share)} points"
 
 
 def format_loss(share: float) -> str:

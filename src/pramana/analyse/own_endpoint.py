@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from pramana.analyse.delays import SIMULATED_MONTHS, simulate_watch_delay
-from pramana.analyse.instruments import INSTRUMENTS, FeatureDay, score_days
+from pramana.analyse.instruments import INSTRUMENTS, MeasuredDay, score_days
 from pramana.analyse.power import find_day_spread, fit_model
 
 FORECAST_CHANGES = (0.05, 0.10, 0.20)
@@ -49,7 +49,7 @@ class EndpointReport(Struct, frozen=True):
     delays: tuple[DelayForecast, ...]
 
 
-def report_endpoint(days: Sequence[FeatureDay], baseline_days: int, instrument_count: int) -> EndpointReport | None:
+def report_endpoint(days: Sequence[MeasuredDay], baseline_days: int, instrument_count: int) -> EndpointReport | None:
     """Return the report of the days of a period; None for fewer than five days with verdicts."""
     instrument = INSTRUMENTS["pass_rate_down"]
     measured = score_days(instrument, days, baseline_days)

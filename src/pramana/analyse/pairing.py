@@ -113,7 +113,7 @@ class Pairing(Struct):
     """Replies to compared cases that were left out: without a verdict, or surplus on one side."""
     undecided: int = 0
     """New replies without a comparable verdict, to compared cases and to cases that passed on the base side."""
-    unanswered: int = 0
+    undecided_after_pass: int = 0
     """Of these, those that passed on the base side and have no verdict on the new one."""
     judge_changed: int = 0
     """Of these, those that passed on the base side and have another judge's verdict on the new one."""
@@ -158,7 +158,7 @@ def pair_answers(
             made.worst_pairs.append(Pair(case, sum(base_scored[:meant]), sum(new_scored[:repeats]), meant))
             made.undecided += meant - repeats
             made.judge_changed += missing if left_out else 0
-            made.unanswered += 0 if left_out else missing
+            made.undecided_after_pass += 0 if left_out else missing
     return made
 
 
@@ -172,10 +172,10 @@ def have_same_judge(base: frozenset[VerdictSource], new: frozenset[VerdictSource
     if not base or not new:
         return True
     common = {each.check for each in base} & {each.check for each in new}
-    return bool(common) and all(_same_source(base, new, check) for check in common)
+    return bool(common) and all(_have_same_source(base, new, check) for check in common)
 
 
-def _same_source(base: frozenset[VerdictSource], new: frozenset[VerdictSource], check: str) -> bool:
+def _have_same_source(base: frozenset[VerdictSource], new: frozenset[VerdictSource], check: str) -> bool:
     before, now = ([each for each in side if each.check == check] for side in (base, new))
     if {(each.version, each.by) for each in before} != {(each.version, each.by) for each in now}:
         return False

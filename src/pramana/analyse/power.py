@@ -19,7 +19,7 @@ from pramana.analyse.mean_bounds import count_cases_to_exclude_loss
 
 POWER = 0.8
 """How probably a change of the size in question is found."""
-CASE_SPREAD = 2.0
+DEFAULT_CASE_SPREAD = 2.0
 """Standard deviation of the cases' logits where the share that flips is not known: most cases nearly always pass."""
 MAX_CASE_SPREAD = 50.0
 """Beyond it, fewer than one case in a hundred flips by chance."""
@@ -29,7 +29,7 @@ DETECTABLE_LOSS_TOLERANCE = 0.001
 MAX_SUMMED_REPEATS = 30
 """More repeats than these change in hardly any more cases."""
 GRID_STEPS_PER_LOGIT = 0.75
-_REACH = 6.0
+_REACH_DEVIATIONS = 6.0
 """How many standard deviations of the cases an integral covers to either side."""
 
 
@@ -46,7 +46,7 @@ def logistic(logit: float) -> float:
 def _make_normal_grid(steps_per_deviation: int) -> tuple[list[float], list[float]]:
     """Return points and weights of the integral over a normal distribution: the trapezoidal rule, accurate to 1e-6."""
     steps = max(4, steps_per_deviation)
-    nodes = [step / steps for step in range(-round(_REACH * steps), round(_REACH * steps) + 1)]
+    nodes = [step / steps for step in range(-round(_REACH_DEVIATIONS * steps), round(_REACH_DEVIATIONS * steps) + 1)]
     return nodes, [NormalDist().pdf(node) / steps for node in nodes]
 
 
@@ -123,7 +123,7 @@ def fit_model(pass_rate: float, flip_share: float | None = None, day_spread: flo
         return AssumedModel(mean, spread, day_spread)
 
     if flip_share is None:
-        return with_spread(CASE_SPREAD)
+        return with_spread(DEFAULT_CASE_SPREAD)
     if flip_share >= 2 * pass_rate * (1 - pass_rate):
         return with_spread(0.0)
     if with_spread(MAX_CASE_SPREAD).flip_share() >= flip_share:

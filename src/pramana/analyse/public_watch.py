@@ -19,7 +19,7 @@ from pramana.analyse.drift import (
     combine_contributor_statistics,
     iterate_change_statistics,
 )
-from pramana.analyse.instruments import INSTRUMENTS, DayFeatures, FeatureDay, PromptDay, score_days
+from pramana.analyse.instruments import INSTRUMENTS, DayFeatures, MeasuredDay, PromptDay, score_days
 
 PublicLevel = Literal["collecting", "quiet", "notice", "alarm"]
 INSTRUMENT = "pass_rate_down"
@@ -52,13 +52,13 @@ class PublicFinding(Struct, frozen=True, kw_only=True):
     last_day: str | None = None
 
 
-def make_contributor_days(seed: str, counts: Mapping[str, Mapping[str, tuple[int, int]]]) -> list[FeatureDay]:
+def make_contributor_days(seed: str, counts: Mapping[str, Mapping[str, tuple[int, int]]]) -> list[MeasuredDay]:
     """Return the days of one contributor in order, from scored results and passes by day and prompt.
 
     `seed` decides between days with equal counts, always the same way.
     """
     return [
-        FeatureDay(
+        MeasuredDay(
             day,
             _draw_tie_break(f"{seed} {day}"),
             DayFeatures(
@@ -81,7 +81,7 @@ def _draw_tie_break(seed: str) -> float:
     return int.from_bytes(hashlib.sha256(seed.encode("utf-8", "surrogatepass")).digest()[:8]) / 2**64 - 0.5
 
 
-def measure_contributor(days: Sequence[FeatureDay], baseline_days: int = BASELINE_DAYS) -> ContributorSeries:
+def measure_contributor(days: Sequence[MeasuredDay], baseline_days: int = BASELINE_DAYS) -> ContributorSeries:
     """Return the statistic of one contributor on each day after their baseline."""
     scored = score_days(INSTRUMENTS[INSTRUMENT], days, baseline_days)
     if scored.spread is None:

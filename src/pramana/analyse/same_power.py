@@ -12,13 +12,13 @@ from typing import Literal
 
 from msgspec import Struct
 
-from pramana.analyse.endpoints import BORDER_ANSWERS, PINNED_TEXT, CallPair, collect_pairs
+from pramana.analyse.endpoints import BORDER_ANSWERS, PINNED_TEXT, CallPair, make_endpoint_test
 from pramana.analyse.same import PairedTest, ReplyPair
 
 MAX_TRIES, MIN_TRIES = 200, 20
 MAX_DRAWN_PAIRS = 40_000
 """Pairs of all tries of one change together, which bounds the time to some seconds: long tests get fewer tries."""
-MAX_PAIRS = 5_000
+MAX_PAIRS_PER_TRY = 5_000
 """Of one try; a longer test would have seen at least as much."""
 SHIFTS = (0.5, 0.2)
 """Changes of the answers to border prompts: the share of answers that become another."""
@@ -47,12 +47,12 @@ def simulate_seen_shares(
     answered = [pair for pair in pairs if None not in pair.replies]
     if not answered:
         return ()
-    counts = collect_pairs(answered).counts_by_prompt()
+    counts = make_endpoint_test(answered).counts_by_prompt()
     pooled = {prompt: first + second for prompt, (first, second) in counts.items()}
     borders = {pair.prompt for pair in answered if pair.is_border}
-    order = [pair.prompt for pair in answered[:MAX_PAIRS]]
+    order = [pair.prompt for pair in answered[:MAX_PAIRS_PER_TRY]]
     tries = tries or min(MAX_TRIES, max(MIN_TRIES, MAX_DRAWN_PAIRS // len(order)))
-    instruments = [each.name for each in collect_pairs(answered).find().evidence]
+    instruments = [each.name for each in make_endpoint_test(answered).make_finding().evidence]
     changes: list[tuple[Change, float]] = [("swap", 1.0), *(("shift", size) for size in SHIFTS if borders)]
     found = []
     for change, size in changes:

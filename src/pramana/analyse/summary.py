@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, to_builtins
 
-from pramana.analyse.engines import engine_lines_of_result, parse_distinct_engines
+from pramana.analyse.engines import iterate_engine_lines_of_result, parse_distinct_engines
 from pramana.analyse.intervals import percentile, percentile_bound_rank
 from pramana.analyse.judgements import RUBRIC
 from pramana.analyse.judges import JudgeTally, VerdictCount, canonical_judge_name, describe_calibration, keep_judge_name
@@ -49,7 +49,7 @@ MAX_LISTED_FAILED_RESULTS = 50
 MAX_ENGINE_LINES = 20
 """The most engine descriptions kept; a run has one or two."""
 OTHER_REASONS = "other reasons"
-OTHER_SCORINGS_KEY = "other_scorings"
+OTHER_CHECKS_COST_KEY = "other_scorings"
 """The key in a check's evidence for the cost and tokens of its result's other checks, older or not shown."""
 
 _USER_CODE_PROVIDERS = frozenset({"python", "command"})
@@ -216,10 +216,10 @@ class Summary(Struct, frozen=True):
                 for each in self.judges
             ],
             "by": {name: {value: rate.as_data() for value, rate in rows.items()} for name, rows in self.by.items()},
-            "tokens": {"input": _total_data(self.input_tokens), "output": _total_data(self.output_tokens)},
-            "cost_usd": _total_data(self.cost_usd),
-            "judge_cost_usd": _total_data(self.judge_cost_usd),
-            "judge_tokens": _total_data(self.judge_tokens),
+            "tokens": {"input": _total_to_data(self.input_tokens), "output": _total_to_data(self.output_tokens)},
+            "cost_usd": _total_to_data(self.cost_usd),
+            "judge_cost_usd": _total_to_data(self.judge_cost_usd),
+            "judge_tokens": _total_to_data(self.judge_tokens),
             "judged_again": self.judged_again,
             "latency_seconds": to_builtins(self.latency),
             "first_token_seconds": to_builtins(self.first_token),
@@ -259,7 +259,7 @@ def calibration_to_data(calibration: JudgeCalibration) -> dict[str, Any]:
     }
 
 
-def _total_data(total: KnownTotal) -> dict[str, Any]:
+def _total_to_data(total: KnownTotal) -> dict[str, Any]:
     return {"total": total.value, "known": total.known, "unknown": total.unknown}
 
 
@@ -373,7 +373,7 @@ class ResultTally:
         if self._calls:
             self._calls.add(result)
         if len(self._engines) < MAX_ENGINE_LINES:
-            self._engines.update(engine_lines_of_result(result))
+            self._engines.update(iterate_engine_lines_of_result(result))
         place, by = _OUTCOME_INDEX[outcome], self._by.get(result.key.model)
         if by is None:
             by = self._by[result.key.model] = {name: {} for name in DIMENSIONS}
@@ -473,7 +473,7 @@ class ResultTally:
 
     def _add_check_cost(self, check: Check) -> None:
         """Count the cost of a check, and of the checks that it replaced."""
-        evidence, replaced = check.evidence, check.evidence.get(OTHER_SCORINGS_KEY)
+        evidence, replaced = check.evidence, check.evidence.get(OTHER_CHECKS_COST_KEY)
         if "cost_usd" in evidence or evidence.get("answers"):  # the check used an embedder or a judge
             self._judge_cost.add(_as_finite_number(evidence.get("cost_usd")))
             self._judge_tokens.add(_as_finite_number(evidence.get("tokens")))

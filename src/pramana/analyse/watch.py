@@ -14,12 +14,12 @@ from typing import Literal
 from msgspec import Struct
 
 from pramana.analyse.drift import ALARM, MONTH_DAYS, NOTICE, measure_change_statistic
-from pramana.analyse.instruments import INSTRUMENTS, FeatureDay, Instrument, ScoredDays, score_days
+from pramana.analyse.instruments import INSTRUMENTS, Instrument, MeasuredDay, ScoredDays, score_days
 
 Level = Literal["collecting", "cannot_tell", "quiet", "notice", "alarm"]
 LEVELS: tuple[Level, ...] = ("collecting", "cannot_tell", "quiet", "notice", "alarm")
 """From the least to the most that is known."""
-TODAY_LEVEL = 0.01 / MONTH_DAYS
+MAX_TODAY_P_VALUE = 0.01 / MONTH_DAYS
 """How unlikely the calls of one day have to be for "today is outside the tolerance": once in a hundred months."""
 MAX_EXACT_CALLS = 3_000
 """Beyond this number of calls, their exact distribution takes too long and a bound is used, which is never smaller."""
@@ -57,7 +57,7 @@ class InstrumentFinding(Struct, frozen=True):
     """Days with a score."""
     scores: tuple[float, ...]
     """With the tie-breaks of the days: what is ranked."""
-    plain_scores: tuple[float, ...]
+    scores_without_tie_breaks: tuple[float, ...]
     """Without them: what users see."""
     baseline: Baseline | None = None
     notice_statistic: float = 0.0
@@ -75,17 +75,15 @@ class InstrumentFinding(Struct, frozen=True):
     @property
     def score(self) -> float | None:
         """The score of the last day."""
-        return self.plain_scores[-1] if self.plain_scores else None
+        return self.scores_without_tie_breaks[-1] if self.scores_without_tie_breaks else None
 
 
-def decide_period(
-    instruments: Sequence[str], days: Sequence[FeatureDay], baseline_days: int
+def find_instrument_findings(
+    instruments: Sequence[str], days: Sequence[MeasuredDay], baseline_days: int
 ) -> dict[str, InstrumentFinding]:
     """Return what each instrument says on the last of the days of a period."""
     return {
-        name: _decide_instrument(
-            INSTRUMENTS[name], score_days(INSTRUMENTS[name], days, baseline_days), len(instruments)
-        )
+        name: _make_finding(INSTRUMENTS[name], score_days(INSTRUMENTS[name], days, baseline_days), len(instruments))
         for name in instruments
         if name in INSTRUMENTS
     }
@@ -100,7 +98,7 @@ def find_highest_level(levels: Sequence[Level]) -> Level:
     return max(levels, key=LEVELS.index, default="collecting")
 
 
-def _decide_instrument(instrument: Instrument, scored: ScoredDays, instrument_count: int) -> InstrumentFinding:
+def _make_finding(instrument: Instrument, scored: ScoredDays, instrument_count: int) -> InstrumentFinding:
     spread, count = scored.spread, scored.baseline_count
     if spread is None or len(scored.scores) == count:  # no day to compare with the baseline yet
         return InstrumentFinding(
@@ -110,9 +108,9 @@ def _decide_instrument(instrument: Instrument, scored: ScoredDays, instrument_co
             scored.needed_days,
             scored.days,
             scored.scores,
-            scored.plain_scores,
+            scored.scores_without_tie_breaks,
         )
-    baseline_scores = scored.plain_scores[:count]
+    baseline_scores = scored.scores_without_tie_breaks[:count]
     thresholds = (NOTICE.threshold * instrument_count, ALARM.threshold * instrument_count)
     tolerances = (instrument.min_tolerance, spread.tolerance)
     notice, alarm = (measure_change_statistic(scored.scores, count, tolerance) for tolerance in tolerances)
@@ -132,7 +130,7 @@ def _decide_instrument(instrument: Instrument, scored: ScoredDays, instrument_co
         scored.needed_days,
         scored.days,
         scored.scores,
-        scored.plain_scores,
+        scored.scores_without_tie_breaks,
         Baseline(
             count,
             scored.days[0],
@@ -161,15 +159,15 @@ def _check_today(instrument: Instrument, scored: ScoredDays) -> TodayCheck | Non
     if not scored.latest_results or len(scored.scores) <= scored.baseline_count:
         return None
     if instrument.unit != "share":
-        highest = max(scored.plain_scores[: scored.baseline_count])
-        return TodayCheck(scored.plain_scores[-1] - instrument.min_tolerance > highest, None)
+        highest = max(scored.scores_without_tie_breaks[: scored.baseline_count])
+        return TodayCheck(scored.scores_without_tie_breaks[-1] - instrument.min_tolerance > highest, None)
     hits, rates = 0, list[float]()
     for key, (result, calls) in scored.latest_results.items():
         if key in scored.prompt_means:
             hits += round(result * calls)
             rates += [min(1.0, scored.prompt_means[key] + instrument.min_tolerance)] * calls
     p_value = poisson_binomial_tail(rates, hits)
-    return TodayCheck(p_value <= TODAY_LEVEL, p_value)
+    return TodayCheck(p_value <= MAX_TODAY_P_VALUE, p_value)
 
 
 def poisson_binomial_tail(rates: Sequence[float], hits: int) -> float:

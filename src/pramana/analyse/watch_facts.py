@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from pramana.analyse.instruments import INSTRUMENTS, FeatureDay
+from pramana.analyse.instruments import INSTRUMENTS, MeasuredDay
 
 ConsistencyWord = Literal["stable", "watch", "drifting"]
 STABLE_SHARE, WATCH_SHARE = 0.95, 0.80
@@ -34,7 +34,7 @@ class HashConsistency(Struct, frozen=True):
         return "stable" if self.share >= STABLE_SHARE else "watch" if self.share >= WATCH_SHARE else "drifting"
 
 
-def measure_hash_consistency(baseline: Sequence[FeatureDay], latest: FeatureDay) -> HashConsistency | None:
+def measure_hash_consistency(baseline: Sequence[MeasuredDay], latest: MeasuredDay) -> HashConsistency | None:
     """Compare the replies of a day with the most frequent reply of each prompt on the baseline's days.
 
     Returns None if no prompt has replies on both.
@@ -72,7 +72,7 @@ class ReportedChange(Struct, frozen=True):
         return f"The provider reports the {noun} {self.value}{instead} since {self.first_day}."
 
 
-def find_reported_changes(baseline: Sequence[FeatureDay], later: Sequence[FeatureDay]) -> tuple[ReportedChange, ...]:
+def find_reported_changes(baseline: Sequence[MeasuredDay], later: Sequence[MeasuredDay]) -> tuple[ReportedChange, ...]:
     """Return the models and fingerprints of the last day that the provider did not report on the baseline's days.
 
     A provider that reported none on those days reports nothing new.
@@ -104,7 +104,7 @@ class CategoryShift(Struct, frozen=True):
 
 
 def measure_category_shifts(
-    instrument_name: str, baseline: Sequence[FeatureDay], since: Sequence[FeatureDay]
+    instrument_name: str, baseline: Sequence[MeasuredDay], since: Sequence[MeasuredDay]
 ) -> tuple[CategoryShift, ...]:
     """Return the shift of each category, the largest first, in the unit that users see."""
     instrument = INSTRUMENTS[instrument_name]
@@ -125,7 +125,7 @@ def measure_category_shifts(
     return tuple(sorted(shifts, key=lambda each: -abs(each.since - each.before)))
 
 
-def _collect_by_category(instrument_name: str, days: Sequence[FeatureDay]) -> dict[str, list[float]]:
+def _collect_by_category(instrument_name: str, days: Sequence[MeasuredDay]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for day in days:
         for prompt in day.features.case_prompts:

@@ -8,7 +8,7 @@ from pramana.analyse.instruments import INSTRUMENTS
 from pramana.analyse.numbers import pluralise
 from pramana.analyse.watch import InstrumentFinding, Level, ReachedLevel
 
-MEASURED_CORRELATION = 0.65
+MAX_MEASURED_DAY_CORRELATION = 0.65
 """The day-to-day correlation up to which the false alarms were measured; it holds for alarms only."""
 
 
@@ -105,15 +105,16 @@ def read_reached_level(level: str, day: str, body: Mapping[str, Any]) -> Reached
 def describe_proof(instrument_count: int, correlation: float | None) -> str:
     """Return what is proven about false alarms, for all instruments of a watch together.
 
-    >>> print(describe_proof(2, 0.12)[:78])
-    At most 1 % false notices a month (0.03 % false alarms) by all 2 instruments t
+    >>> print(describe_proof(2, 0.12)[:77])
+    Without a change, at most 1 % of the months have a notice, and 0.03 % an alar
     """
     own = "" if correlation is None else f"; this endpoint's own is {correlation:.2f}"
-    together = "" if instrument_count == 1 else f" by all {instrument_count} instruments together"
+    together = "" if instrument_count == 1 else f" (all {instrument_count} instruments together)"
     notices, alarms = (format_share(each.false_alarm_share()) for each in (NOTICE, ALARM))
     return (
-        f"At most {notices} false notices a month ({alarms} false alarms){together}, if days are exchangeable; "
-        f"alarms were measured up to a day-to-day correlation of {MEASURED_CORRELATION}{own}."
+        f"Without a change, at most {notices} of the months have a notice, and {alarms} an alarm{together}, if "
+        "days are exchangeable; alarms were measured up to a day-to-day correlation of "
+        f"{MAX_MEASURED_DAY_CORRELATION}{own}."
     )
 
 

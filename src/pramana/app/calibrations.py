@@ -194,7 +194,7 @@ def make_judge_report(store: Store, run: Run) -> JudgeReportView:
 def read_labelled_verdicts(store: Store, run: Run) -> LabelledVerdicts:
     """Return the verdicts of judges on a run's replies, by its current or named scoring, and the labels."""
     labels = store.labels.list_of_run(run)
-    current = max(store.scorings.read_labels(run), default=0)
+    current = max(store.scorings.read_scoring_labels(run), default=0)
     drawn_by = sorted({each.scoring for each in labels if each.scoring not in (None, current)})
     return LabelledVerdicts(
         list_judged_replies(store, run),
@@ -213,7 +213,7 @@ def _read_verdicts(store: Store, run: Run, scoring: int | None) -> Mapping[str, 
 
 
 def _read_other_runs(store: Store, run: Run) -> Iterator[LabelledVerdicts]:
-    for run_id in [each for each in store.labels.list_labelled_runs() if each != run.id][:MAX_OTHER_RUNS]:
+    for run_id in [each for each in store.labels.list_labelled_run_ids() if each != run.id][:MAX_OTHER_RUNS]:
         yield read_labelled_verdicts(store, store.runs.read(run_id))
 
 
@@ -264,7 +264,9 @@ def _judge_view(report: JudgeReport, bias: PositionBiasView | None) -> JudgeView
 
 def _panel_views(store: Store, run: Run) -> tuple[PanelView, ...]:
     """Return how far the judges of each panel of a run agree with each other."""
-    if not run.plan.other_judges and len(store.scorings.read_labels(run)) < 2:  # a rescoring may have had a panel
+    if (
+        not run.plan.other_judges and len(store.scorings.read_scoring_labels(run)) < 2
+    ):  # a rescoring may have had a panel
         return ()
     panels = measure_panels(check for each in store.labels.iterate_checks(run) for check in each.checks)
     return tuple(

@@ -71,7 +71,7 @@ def read_community_watch(app: App, _: User, wanted: CommunityWatchRequest) -> Co
 
     Cached until a result of the model is submitted.
     """
-    state = app.store.contributors.read_state(wanted.model)
+    state = app.store.contributed_results.read_state(wanted.model)
     if not state[1]:  # not cached: strangers may ask for any name
         raise _make_no_results_error(wanted.model)
     key = (wanted.model, wanted.suite_hash, *state)
@@ -80,8 +80,8 @@ def read_community_watch(app: App, _: User, wanted: CommunityWatchRequest) -> Co
 
 def compute_community_watch(store: Store, wanted: CommunityWatchRequest) -> CommunityWatchView:
     """Return what the submitted results say now."""
-    suite = wanted.suite_hash or store.contributors.find_suite(wanted.model)
-    counts = {} if suite is None else store.contributors.count_results(wanted.model, suite)
+    suite = wanted.suite_hash or store.contributed_results.find_suite(wanted.model)
+    counts = {} if suite is None else store.contributed_results.count_results(wanted.model, suite)
     if suite is None or not counts:
         raise _make_no_results_error(wanted.model)
     series = [

@@ -19,8 +19,8 @@ from pramana.analyse.engines import (
     EMBEDDED_PROVIDERS,
     EngineDifference,
     find_engine_differences,
+    iterate_recorded_engine_lines,
     parse_distinct_engines,
-    recorded_engine_lines,
 )
 from pramana.analyse.judges import canonical_judge_name, describe_calibration, find_verdict_source
 from pramana.analyse.labels import TWO_RUN_LABELS, SideLabels, make_model_labels
@@ -421,7 +421,7 @@ def read_side(source: ComparisonSource, keys: SideKeys) -> ComparisonSide:
                 "identifies cases only by ID; compare runs, or files that have case_digest"
             )
         ids[case] = each.case_id + spoken
-        engines.update(recorded_engine_lines(each.fingerprint, each.checks))
+        engines.update(iterate_recorded_engine_lines(each.fingerprint, each.checks))
         text_hash = None if each.reply_text is None else hash(each.reply_text)  # 8 bytes each, instead of the text
         answered = ComparableAnswer(each.outcome, text_hash, each.result_number)
         answers.setdefault(case, []).append((each.repeat, each.outcome, _measure_answer(each), answered))

@@ -374,7 +374,13 @@ def list_source_states(app: App, sources: Iterable[ComparisonSource]) -> list[An
     states: list[Any] = []
     for each in sources:
         run = app.store.runs.find_as_of_scoring(each.reference)
-        states += (each.reference_and_model, run.stored, run.status, run.finished, *app.store.scorings.read_labels(run))
+        states += (
+            each.reference_and_model,
+            run.stored,
+            run.status,
+            run.finished,
+            *app.store.scorings.read_scoring_labels(run),
+        )
     return [*states, *app.store.labels.read_state()]
 
 
@@ -520,7 +526,7 @@ def change_view(change: Change) -> TimeView | WordsView:
     }
     if change.is_time:
         return TimeView(**both, unit="seconds", ratio=_replace_infinite_bounds(change.ratio))
-    return WordsView(**both, unit="share of words", p_value=change.p_value, words=change.words)
+    return WordsView(**both, unit="share of words", p_value=change.p_value, words=change.word_counts)
 
 
 def _replace_infinite_bounds(bounds: Range) -> _Bounds:

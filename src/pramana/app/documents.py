@@ -18,7 +18,7 @@ from pramana.load.scenario import (
     LocatedScenario,
     Scenario,
     format_scenarios,
-    parse_scenario_with_findings,
+    parse_scenario_with_problems,
     parse_scenarios,
     read_bounded_file,
     read_scenarios,
@@ -81,7 +81,7 @@ def import_located_scenarios(
 ) -> ImportResult:
     """Import scenarios, all or none; raises `ScenarioIdsExist` with the places of ids that already exist."""
     try:
-        return store.scenarios.import_([each.scenario.to_stored() for each in scenarios], mode, dry_run=dry_run)
+        return store.scenarios.import_([each.scenario.to_model_scenario() for each in scenarios], mode, dry_run=dry_run)
     except ScenarioIdsExist as error:
         there = set(error.ids)
         places = [
@@ -92,7 +92,7 @@ def import_located_scenarios(
 
 def make_scenario_from_fields(values: Mapping[str, Any]) -> model.Scenario:
     """Return a storable scenario from the fields of a request; raises `InvalidInput` with all problems."""
-    scenario, findings = parse_scenario_with_findings(
+    scenario, findings = parse_scenario_with_problems(
         {name: value for name, value in values.items() if name not in _SERVER_FIELDS}
     )
     wrong = [Problem(each.message, format_path(each.path)) for each in findings if each.severity == "error"]
@@ -101,7 +101,7 @@ def make_scenario_from_fields(values: Mapping[str, Any]) -> model.Scenario:
     if scenario is None or wrong:
         raise InvalidInput.from_problems(wrong)
     _refuse_unexportable(scenario)
-    return scenario.to_stored()
+    return scenario.to_model_scenario()
 
 
 def _refuse_unexportable(scenario: Scenario) -> None:

@@ -47,7 +47,7 @@ class RunSummaries:
 
     def summarise(self, run: Run) -> tuple[Summary, RunTimes]:
         """Return the current summary of a run, and the distribution of its times."""
-        scorings = tuple(self._store.scorings.read_labels(run))
+        scorings = tuple(self._store.scorings.read_scoring_labels(run))
         with self._lock:
             sums = self._cache.get(run.reference)
             if sums is None or sums.scoring_numbers != scorings:

@@ -208,7 +208,7 @@ def _get_reply_text(case: Case, reply: Reply, line_index: object) -> str:
         return answers[line_index] if line_index < len(answers) else ""
     if len(case.script) > 1 and reply.answers:
         return "\n".join(f"{number}. {answer}" for number, answer in enumerate(reply.answers, 1))
-    return describe_reply(reply.text, reply.tool_calls, max_call_length=None)
+    return describe_reply(reply.text, reply.tool_calls, max_tool_call_length=None)
 
 
 def _parse_task(task: str) -> tuple[int, str]:
@@ -229,7 +229,7 @@ def save_labels(store: Store, run: Run, requests: Sequence[LabelRequest], rater:
         raise InvalidInput.from_problems([problem])
     for each in requests:
         check_struct_values(each)
-    scoring = max(store.scorings.read_labels(run), default=0)
+    scoring = max(store.scorings.read_scoring_labels(run), default=0)
     named = [(each, *_parse_task(each.task)) for each in requests]
     criteria = _read_judge_checks(store, run, {seq for _, seq, _ in named})
     for _, seq, criterion in named:
@@ -295,7 +295,7 @@ def read_labelling(app: App, user: User, run_id: str, request: LabellingRequest)
     check_struct_values(request)
     rater = _choose_rater(user, request.rater)
     run = app.store.runs.find(run_id)
-    scorings = tuple(app.store.scorings.read_labels(run))
+    scorings = tuple(app.store.scorings.read_scoring_labels(run))
     key = ("label draw", run.id, run.stored, run.status, scorings, request.count)
     draw = app.comparison_cache.get(key, lambda: draw_replies_to_label(app.store, run, request.count))
     return labelling_view(app.store, run, draw, request, rater)

@@ -256,7 +256,9 @@ def _make_file_source(path: Path, model_results: "ModelResults") -> ComparisonSo
                 each.variant,
                 each.latency_ms / 1000 if each.latency_ms else None,  # 0 is written if there was no reply
                 result_number=place,
-                reply_text=describe_reply(each.output, each.tool_calls, max_call_length=None) if has_outputs else None,
+                reply_text=describe_reply(each.output, each.tool_calls, max_tool_call_length=None)
+                if has_outputs
+                else None,
             )
             for place, each in enumerate(model_results.results)
         ),
@@ -321,7 +323,7 @@ def _make_run_source(store: Store, run: Run, target: Target, title: str) -> Comp
                 timed.first_token_s if timed else None,
                 seq,
                 reply.fingerprint if reply else None,
-                describe_reply(reply.text, reply.tool_calls, max_call_length=None) if reply else None,
+                describe_reply(reply.text, reply.tool_calls, max_tool_call_length=None) if reply else None,
             )
 
     def read(places: Sequence[int]) -> dict[int, RecordedReply]:

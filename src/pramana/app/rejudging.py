@@ -29,7 +29,7 @@ from pramana.run.engine import Stop, WorkerPool, WorkFeed, identity, stream_resu
 from pramana.score.judge import list_judge_versions
 from pramana.score.panel import PANEL_SEPARATOR
 from pramana.score.scoring import ReplyChecker
-from pramana.score.similarity import Similarity
+from pramana.score.similarity import SimilarityScorer
 from pramana.store.engine import split_into_chunks
 from pramana.store.rejudgements import Rejudgement
 from pramana.store.store import Store
@@ -210,7 +210,7 @@ async def rejudge(
             nonlocal unanswered_count
             case, result = await asyncio.to_thread(store.results.read, run, question.reply.seq)
             judges = make_judges([targets[name] for name in question.judges], accounts, question.order)
-            checker = ReplyChecker(judges[0], Similarity(), other_judges=judges[1:])
+            checker = ReplyChecker(judges[0], SimilarityScorer(), other_judges=judges[1:])
             line, position = _find_place(question)
             assert result.reply is not None  # noqa: S101 - it was judged
             check = await checker.judge_part(case, result.reply, question.earlier.name, line, position)
@@ -220,7 +220,7 @@ async def rejudge(
                 unanswered_count += 1
             return replace(result, checks=(check,))
 
-        progress = Progress(run, 0, budget=budget, get_rate_limit_wait_s=accounts.rate_limit_wait_s)
+        progress = Progress(run, 0, budget=budget, get_rate_limit_wait_s=accounts.remaining_rate_limit_wait_s)
         pool = WorkerPool(WorkFeed(split_into_chunks(rejudging.questions)), limits.concurrency, ask, identity)
         try:
             async for judged in stream_results([pool], stop):

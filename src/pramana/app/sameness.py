@@ -9,14 +9,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from pramana.analyse.endpoints import Decision, EndpointFinding, InstrumentEvidence, collect_pairs
+from pramana.analyse.endpoints import Decision, EndpointFinding, InstrumentEvidence, make_endpoint_test
 from pramana.analyse.numbers import format_duration, pluralise
 from pramana.analyse.same_power import Change, simulate_seen_shares
 from pramana.app import App, User, use_case
 from pramana.app.providers import make_server_reach
 from pramana.app.views import ListPage, PageRequest, View
 from pramana.model import Run, RunStatus
-from pramana.sameness import SUITE_PREFIX, PairReading, SameRequest, create_same_run, read_pairs
+from pramana.sameness import SAMENESS_SUITE_NAME_PREFIX, RunPairs, SamenessRequest, create_sameness_run, read_pairs
 from pramana.store.store import Store
 
 INSTRUMENT_LABELS = {
@@ -127,9 +127,9 @@ class SameListView(View, frozen=True, kw_only=True):
 
 
 @use_case("editor")
-def start_test(app: App, user: User, request: SameRequest) -> SameListView:
+def start_test(app: App, user: User, request: SamenessRequest) -> SameListView:
     """Queue a test whether two endpoints are the same; a server executes it."""
-    run = create_same_run(app.store, request, make_server_reach(app), user.name)
+    run = create_sameness_run(app.store, request, make_server_reach(app), user.name)
     app.on_run_queued()
     return _list_view(run)
 
@@ -137,7 +137,7 @@ def start_test(app: App, user: User, request: SameRequest) -> SameListView:
 @use_case("viewer")
 def list_tests(app: App, _: User, page: PageRequest) -> ListPage[SameListView]:
     """Return the tests of two endpoints, newest first."""
-    found, total = app.store.runs.read_page(suite=SUITE_PREFIX, limit=page.page_size, offset=page.offset)
+    found, total = app.store.runs.read_page(suite=SAMENESS_SUITE_NAME_PREFIX, limit=page.page_size, offset=page.offset)
     return ListPage([_list_view(run) for run in found if run.plan.pairing], total)
 
 
@@ -166,7 +166,7 @@ def same_view(store: Store, run: Run, models: tuple[str, str] | None = None) -> 
     """Return the answer of a stored run with its evidence."""
     reading = read_pairs(store, run, models)
     pairs, (first, second) = reading.pairs, reading.models
-    finding = collect_pairs(pairs).find()
+    finding = make_endpoint_test(pairs).make_finding()
     spent = store.results.sum_spending(run.id)
     border_prompts = len({pair.prompt for pair in pairs if pair.is_border})
     seen = simulate_seen_shares(pairs) if finding.decision == "no_difference" else ()
@@ -242,7 +242,7 @@ def _describe_undecisive_differences(finding: EndpointFinding, first: str, secon
         yield f"{worse} fails more often than {better}: {counts[0]:,} and {counts[1]:,} of {calls:,} calls failed."
 
 
-def _find_caveats(run: Run, reading: PairReading, border_prompts: int) -> Iterator[str]:
+def _find_caveats(run: Run, reading: RunPairs, border_prompts: int) -> Iterator[str]:
     """Yield a sentence for each thing that limits the answer."""
     first, second = (each for each in run.plan.targets if each.typed in reading.models)
     if (first.provider, first.model, first.arguments) == (second.provider, second.model, second.arguments):

@@ -283,7 +283,7 @@ def validate_document(app: App, _: User, data: str | bytes) -> DocumentValidatio
     problems, read = Problems(), []
     for each in documents.read_document(data, problems):
         place = each.find_field_position("id")
-        read.append(LocatedValidScenario(each.scenario.to_stored(), place.line, place.column))
+        read.append(LocatedValidScenario(each.scenario.to_model_scenario(), place.line, place.column))
     return DocumentValidation(read, sorted(problems, key=lambda each: (each.line, each.column)))
 
 

@@ -22,7 +22,7 @@ from pramana.app.watches import (
 )
 from pramana.errors import Hint, NotFound, StateConflict, quote_text
 from pramana.store.watches import DayStatus, Watch, find_today
-from pramana.watch_request import AlertDelivery
+from pramana.watch_request import AlertDestination
 
 _PublicView = TypeVar("_PublicView", bound=View)
 
@@ -128,7 +128,7 @@ def list_alerts(app: App, _: User, reference: str) -> list[WatchAlertView]:
 
 
 @use_case("editor")
-def change_channel(app: App, _: User, reference: str, delivery: AlertDelivery | None) -> AlertChannelView | None:
+def change_channel(app: App, _: User, reference: str, delivery: AlertDestination | None) -> AlertChannelView | None:
     """Send the alerts of a watch to another webhook from now on; None: nowhere."""
     watch = app.store.watches.find(reference)
     if watch.owner == "cli":  # its alerts may be sent to private addresses, which users of a server may not name

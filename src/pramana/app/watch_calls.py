@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from pramana.analyse.instruments import INSTRUMENT_GROUPS, INSTRUMENTS
 from pramana.analyse.numbers import pluralise
 from pramana.app.views import View
-from pramana.border_search import ANSWER_LENGTHS
+from pramana.border_search import MAX_ANSWER_TOKENS_TO_TRY
 from pramana.day_runs import (
     DAILY_ANSWER_CALLS,
     SEARCH_CALLS,
@@ -60,7 +60,7 @@ def _estimate_rows(
     if "answers" in instruments:
         _, cost = _estimate_run(store, design_answers(request, make_longest_answers()), reach)
         search = design_search(request)
-        longest = replace(search, request=replace(search.request, max_tokens=ANSWER_LENGTHS[-1]))
+        longest = replace(search, request=replace(search.request, max_tokens=MAX_ANSWER_TOKENS_TO_TRY[-1]))
         first_calls, first_cost = _estimate_run(store, longest, reach)
         yield InstrumentCallsView(
             title="answers",

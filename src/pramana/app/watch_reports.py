@@ -8,9 +8,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from pramana.analyse.instruments import INSTRUMENTS, FeatureDay
+from pramana.analyse.instruments import INSTRUMENTS, MeasuredDay
 from pramana.analyse.own_endpoint import EndpointReport, report_endpoint
-from pramana.analyse.watch import decide_period
+from pramana.analyse.watch import find_instrument_findings
 from pramana.analyse.watch_facts import find_reported_changes, measure_category_shifts, measure_hash_consistency
 from pramana.app import App, User, use_case
 from pramana.app.comparison_sides import compare_sides
@@ -163,7 +163,7 @@ def _make_endpoint_view(report: EndpointReport) -> EndpointView:
     )
 
 
-def _make_consistency_view(baseline: Sequence[FeatureDay], later: Sequence[FeatureDay]) -> HashConsistencyView | None:
+def _make_consistency_view(baseline: Sequence[MeasuredDay], later: Sequence[MeasuredDay]) -> HashConsistencyView | None:
     measured = measure_hash_consistency(baseline, later[-1]) if later else None
     if measured is None:
         return None
@@ -179,8 +179,8 @@ def _explain_change(
     store: Store,
     watch: Watch,
     view: WatchDetailView,
-    baseline: Sequence[FeatureDay],
-    later: Sequence[FeatureDay],
+    baseline: Sequence[MeasuredDay],
+    later: Sequence[MeasuredDay],
     examples: int,
 ) -> ChangeReportView | None:
     if view.level not in ("notice", "alarm"):
@@ -219,7 +219,7 @@ def _explain_change(
 
 
 def _find_runs_to_compare(
-    store: Store, watch: Watch, baseline: Sequence[FeatureDay], later: Sequence[FeatureDay]
+    store: Store, watch: Watch, baseline: Sequence[MeasuredDay], later: Sequence[MeasuredDay]
 ) -> tuple[str | None, str | None]:
     """Return the stored run of the last day of the baseline that has one, and that of the last day."""
     runs = {each.day: each.run_id for each in store.watches.list_runs(watch) if each.purpose == "batch"}
@@ -244,11 +244,13 @@ def _compare_runs(
 
 
 def _make_confirmation_view(
-    store: Store, watch: Watch, days: Sequence[FeatureDay], linked: WatchRun
+    store: Store, watch: Watch, days: Sequence[MeasuredDay], linked: WatchRun
 ) -> ConfirmationView:
     run = store.runs.read(linked.run_id)
     features = read_run_features(store, run)
-    findings = decide_period(watch.instruments, [*days, FeatureDay("confirm", 0.0, features)], watch.baseline_days)
+    findings = find_instrument_findings(
+        watch.instruments, [*days, MeasuredDay("confirm", 0.0, features)], watch.baseline_days
+    )
     values = []
     for name, finding in findings.items():
         if not finding.days or finding.days[-1] != "confirm":
@@ -260,7 +262,7 @@ def _make_confirmation_view(
                 name=name,
                 title=INSTRUMENTS[name].title,
                 unit=INSTRUMENTS[name].unit,
-                value=show(finding.plain_scores[-1]),
+                value=show(finding.scores_without_tie_breaks[-1]),
                 baseline_band=(band[0], band[1]) if band else None,
                 is_outside=finding.today.is_outside if finding.today else None,
                 p_value=finding.today.p_value if finding.today else None,

@@ -19,8 +19,8 @@ from pramana.analyse.instruments import INSTRUMENT_GROUPS, INSTRUMENTS, TEXT_GRO
 from pramana.analyse.watch import (
     InstrumentFinding,
     Level,
-    decide_period,
     decide_state,
+    find_instrument_findings,
 )
 from pramana.analyse.watch_family import adjust_for_false_discoveries, bound_p_value
 from pramana.analyse.watch_sentences import describe_alert, describe_proof, describe_state, read_reached_level
@@ -325,7 +325,7 @@ def read_watch(store: Store, watch: Watch, calls: tuple[InstrumentCallsView, ...
     """Return a watch with its days, and what each instrument says on the last one; `calls` are those of a day."""
     periods, days = store.watches.list_periods(watch), store.watches.list_days(watch)
     period = _find_current_period(periods, days)
-    findings = decide_period(watch.instruments, read_feature_days(store, watch, period), watch.baseline_days)
+    findings = find_instrument_findings(watch.instruments, read_feature_days(store, watch, period), watch.baseline_days)
     alerts = store.watches.list_alerts(watch)
     notes = explain_unusable_instruments(next(each.basis for each in periods if each.number == period))
     listed = _make_listed_view(store, watch, findings, [each for each in alerts if each.period == period], days, period)
@@ -368,7 +368,7 @@ def _find_current_period(periods: Sequence[WatchPeriod], days: Sequence[WatchDay
 def _make_watch_view(store: Store, watch: Watch) -> WatchView:
     periods, days = store.watches.list_periods(watch), store.watches.list_days(watch)
     period = _find_current_period(periods, days)
-    findings = decide_period(watch.instruments, read_feature_days(store, watch, period), watch.baseline_days)
+    findings = find_instrument_findings(watch.instruments, read_feature_days(store, watch, period), watch.baseline_days)
     return _make_listed_view(store, watch, findings, store.watches.list_alerts(watch, period), days, period)
 
 
@@ -431,7 +431,7 @@ def _make_instrument_view(finding: InstrumentFinding, note: str | None = None) -
     show = instrument.to_shown
     scores = tuple(
         DayScoreView(day=day, value=show(plain), score=score)
-        for day, score, plain in zip(finding.days, finding.scores, finding.plain_scores, strict=True)
+        for day, score, plain in zip(finding.days, finding.scores, finding.scores_without_tie_breaks, strict=True)
     )
     baseline, today = finding.baseline, finding.today
     band = sorted((show(baseline.low), show(baseline.high))) if baseline else []

@@ -23,19 +23,22 @@ NO_CONDITIONS = "clean"
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """The effects on a sound; None means no effect. The fields are in the order in which they apply."""
+    """The effects on a sound, named as in a condition such as `loss=5%`; None means no effect.
+
+    The fields are in the order in which they apply.
+    """
 
     reverb: float | None = None
     """Seconds until an echo has lost 60 dB."""
     noise: float | None = None
-    """The speech's active level above the noise, in decibels."""
+    """The signal-to-noise ratio: the speech's active level above the noise, in decibels."""
     noise_kind: str = NOISE_KINDS[0]
     gain: float | None = None
-    """In decibels."""
+    """The change of the level, in decibels."""
     phone: bool = False
     """Telephone: 300 to 3,400 Hz, 8,000 samples per second, mu-law."""
     loss: float | None = None
-    """Percentage of 20 ms packets lost."""
+    """The share of 20 ms packets lost, in percent: 5 is one packet in twenty."""
 
     def __str__(self) -> str:
         said = []

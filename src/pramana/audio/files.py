@@ -67,7 +67,7 @@ def read_wav(data: bytes) -> tuple[Samples, int]:
     chunks = dict(_iterate_wav_chunks(data))
     form, body = chunks.get(b"fmt "), chunks.get(b"data")
     if form is None or body is None or len(form) < 16:
-        raise BadAudio("the WAV has no format or no data in it")
+        raise BadAudio("the WAV lacks a complete fmt chunk or its data chunk")
     kind, channels, rate, _, width, bits = struct.unpack_from("<HHIIHH", form)
     if kind == _EXTENSIBLE and len(form) >= 26:
         (kind,) = struct.unpack_from("<H", form, 24)

@@ -85,7 +85,7 @@ def open_archive(archive: Path, data_file: str, scratch: Path) -> Iterator[Calla
 
         def read_blocks(path: str) -> Iterator[bytes]:
             if path not in listed:
-                raise NpmError(f"{script_file} does not list {path}")
+                raise NpmError(f"the archive's file list {script_file} has no {path}")
             place, end = (data.start + offset for offset in listed[path])
             package.seek(place)
             while place < end and (block := package.read(min(_BLOCK_BYTES, end - place))):

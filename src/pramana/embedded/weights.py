@@ -206,7 +206,9 @@ def pull(name: str, progress: ReportProgress | None = None) -> Path:
         ) from error
     found = find_folder(name)
     if found is None:
-        raise WeightsMissing(f"{target} disappeared while it was being written", hint=Hint("pull_weights", name))
+        raise WeightsMissing(
+            f"the folder {target} was removed while {wanted.title} was written to it", hint=Hint("pull_weights", name)
+        )
     return found
 
 

@@ -16,7 +16,7 @@ from pramana.library.sameness import Sameness, read_sameness
 from pramana.library.session import RunSession, RunWithLimits, get_functions_loop, run_blocking
 from pramana.providers.text.function import function_path
 from pramana.request import Limits
-from pramana.sameness import PAIRS_AT_ONCE, SameRequest, create_same_run
+from pramana.sameness import MAX_CONCURRENT_PAIRS, SamenessRequest, create_sameness_run
 from pramana.store import open_store
 
 if TYPE_CHECKING:
@@ -68,17 +68,17 @@ def same(
     for name in ("selection", "scenarios"):
         if fields.get(name) is not None:
             fields[name] = read_selection(name, fields[name])
-    request = SameRequest(
+    request = SamenessRequest(
         models=names,
         calls=calls,
         temperature=temperature,
-        limits=Limits(concurrency=PAIRS_AT_ONCE, **limits),
+        limits=Limits(concurrency=MAX_CONCURRENT_PAIRS, **limits),
         **make_case_fields(cases),
         **fields,
     )
 
     def create(store: Store, reach: ProviderAccess) -> RunWithLimits:
-        return RunWithLimits(create_same_run(store, request, reach), request.limits)
+        return RunWithLimits(create_sameness_run(store, request, reach), request.limits)
 
     report = run_blocking(RunSession(create, functions, get_functions_loop), progress)
     return _test_stored_run(report, None)

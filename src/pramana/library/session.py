@@ -26,7 +26,7 @@ from pramana.report.resuming import format_resume_call
 from pramana.request import Limits
 from pramana.run.accounts import ProviderAccess
 from pramana.run.asking import ReplyCache
-from pramana.run.engine import INTERRUPTED_BY_USER_REASON, ResultWindow, Stop
+from pramana.run.engine import INTERRUPTED_BY_USER_REASON, ResultBackpressure, Stop
 from pramana.score.scorers import Scorer
 from pramana.store import open_store
 
@@ -79,7 +79,7 @@ class RunSession:
         self._find, self._functions = find, functions
         self._scorers = scorers or {}
         self._cache = ReplyCache(settings.data_folder().absolute() / "cache") if use_cache else None
-        self._window: ResultWindow | None = None
+        self._backpressure: ResultBackpressure | None = None
         self._store: Store
         self._limits: Limits
         self._reach: ProviderAccess
@@ -109,14 +109,14 @@ class RunSession:
     async def run_and_notify(self, notify: Callable[[], None]) -> Report:
         """Execute the run; `notify` is called once the run exists, and whenever results have been stored."""
         async with self.open_run() as found:
-            self._window = ResultWindow(_max_requests_ahead(self._limits.concurrency))
+            self._backpressure = ResultBackpressure(_max_requests_ahead(self._limits.concurrency))
             notify()
             return await self._execute(found, lambda _: notify())
 
     def count_consumed(self) -> None:
         """Count a consumed result, so that another request may start."""
-        if self._window:
-            self._window.count_taken()
+        if self._backpressure:
+            self._backpressure.record_taken()
 
     async def _execute(self, run_record: Run, on_progress: ProgressCallback) -> Report:
         with reduced_garbage_collection():
@@ -129,7 +129,7 @@ class RunSession:
                     self.stop,
                     reach=self._reach,
                     cache=self._cache,
-                    window=self._window,
+                    backpressure=self._backpressure,
                 )
             except KeyboardInterrupt:  # raised by a function
                 stopped = self._store.runs.read(run_record.id)

@@ -26,7 +26,7 @@ from pramana.report.watches import render_report
 from pramana.run.accounts import ProviderAccess
 from pramana.run.engine import INTERRUPTED_BY_USER_REASON, Stop
 from pramana.store import open_store
-from pramana.watch_request import BASELINE_DAYS, AlertDelivery, WatchRequest
+from pramana.watch_request import BASELINE_DAYS, AlertDestination, WatchRequest
 from pramana.watching import measure_day
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def watch(
         at=at,
         baseline_days=baseline_days,
         instruments=None if instruments is None else tuple(instruments),
-        delivery=None if webhook is None else AlertDelivery(url=webhook, secret=webhook_secret),
+        delivery=None if webhook is None else AlertDestination(url=webhook, secret=webhook_secret),
         name=name,
         note=note,
     )

@@ -174,7 +174,8 @@ def _expand_library_path(path: Path) -> Path:
     if found is None:
         names = ", ".join(name for name in known if "/" not in name)
         raise NotFound(
-            f'the library has no "{escape_control_characters(part)}"; it has {names}{suggest_similar(part, known)}'
+            f'no built-in scenarios are named "{escape_control_characters(part)}"; there are {names}'
+            f"{suggest_similar(part, known)}"
         )
     return found
 

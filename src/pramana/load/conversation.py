@@ -2,7 +2,7 @@
 
 Plain values go in, from a file or a request; lines of a script come out. Assertions follow the same rules as in suites,
 with the same messages, because the same code reads them. Positions in a text belong to the reader of that text: a
-`Finding` here has the path of keys and indices to its value, as written.
+`UnplacedProblem` here has the path of keys and indices to its value, as written.
 """
 
 import json
@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from pramana.errors import PramanaError, suggest_similar
 from pramana.jsonl import MAX_JSON_DEPTH, JsonPath, is_nested_deeper
 from pramana.load.problems import describe_value
-from pramana.load.suite import Finding, StatedAssertion, TestCase, _check_across_fields, _describe_error
+from pramana.load.suite import StatedAssertion, TestCase, UnplacedProblem, _check_across_fields, _describe_error
 from pramana.model import Expected, Line
 
 MAX_TURNS = 100
@@ -103,7 +103,7 @@ def _check_json_value(value: Any) -> Any:
 
 
 class Asserted(StatedAssertion):
-    """An assertion on an answer."""
+    """The assertion of a scenario: how an answer is checked."""
 
     model_config = ConfigDict(title="Assertion of a scenario")
 
@@ -255,7 +255,7 @@ class ScenarioFieldsReader:
 
     def __init__(self, keys: Mapping[str, str]) -> None:
         self.keys = keys
-        self.findings: list[Finding] = []
+        self.problems: list[UnplacedProblem] = []
         self._assertions: list[tuple[dict[str, Any], dict[str, JsonPath]]] = []
         """Each with the path of each of its fields."""
 
@@ -269,10 +269,10 @@ class ScenarioFieldsReader:
         for name, value in values.items():
             field, here = keys.get(name), (*path, name)
             if field is None:
-                self._add_finding(here, describe_unknown_key(name, keys, _make_misplaced_key_hint(name, keys)))
+                self._add_problem(here, describe_unknown_key(name, keys, _make_misplaced_key_hint(name, keys)))
             elif field in known:
                 other = next(spelling for spelling in values if keys.get(spelling) == field)
-                self._add_finding(here, f"{other} and {name} are two spellings of the same key; keep one")
+                self._add_problem(here, f"{other} and {name} are two spellings of the same key; keep one")
             elif field in KEYS_BY_NESTED_FIELD:
                 known[field] = self._read_nested(value, field, here)
             elif value is not None or not path:  # null counts as missing
@@ -306,18 +306,20 @@ class ScenarioFieldsReader:
             message = f"{what}, found {describe_value(error['input'])}"
         else:
             message = _describe_error(("assertion", *within), error)
-        self._add_finding(path, message)
+        self._add_problem(path, message)
 
     def check_across_fields(self) -> None:
         """Add errors that involve several fields of an assertion, with the rules of suites."""
-        refused = {each.path for each in self.findings}
+        refused = {each.path for each in self.problems}
         for fields, places in self._assertions:
             if places.get("schema") in refused:  # refused by the model: it is not plain JSON
                 continue
             stated = {name: value for name, value in fields.items() if name != "ideal"}
             for each in _check_across_fields({"assertion": stated, "ideal": fields.get("ideal")}):
                 field = str(each.path[-1])
-                self.findings.append(Finding(each.severity, places.get(field, (*places[""], field)), each.message))
+                self.problems.append(
+                    UnplacedProblem(each.severity, places.get(field, (*places[""], field)), each.message)
+                )
 
     def _locate_error(self, values: Any, loc: JsonPath) -> tuple[JsonPath, JsonPath]:
         """Return the path of an error as written, and the part of it within an assertion.
@@ -339,8 +341,8 @@ class ScenarioFieldsReader:
         within = path[inside:]
         return tuple(path), tuple(within[1:] if within and isinstance(within[0], int) else within)
 
-    def _add_finding(self, path: JsonPath, message: str) -> None:
-        self.findings.append(Finding("error", path, message))
+    def _add_problem(self, path: JsonPath, message: str) -> None:
+        self.problems.append(UnplacedProblem("error", path, message))
 
 
 def _make_misplaced_key_hint(name: str, keys: Mapping[str, str]) -> str:

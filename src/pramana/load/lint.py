@@ -64,7 +64,11 @@ def _find_style_problems(scenarios: Sequence[LocatedScenario]) -> Iterator[tuple
             yield located, "id", f"{describe_value(scenario.id)} does not describe the scenario; {better}"
         if len(scenario.expected_outcome.split()) < 2:
             outcome = describe_value(scenario.expected_outcome)
-            yield located, "expected_outcome", f"{outcome} is one word; describe what a judge can check"
+            yield (
+                located,
+                "expected_outcome",
+                f"the expected outcome {outcome} is one word; describe what a judge can check",
+            )
         for tag in scenario.tags:
             hierarchical = ":" in tag.strip(":")
             other = styles.get(not hierarchical)

@@ -103,7 +103,7 @@ def read_results(path: str | PathLike[str]) -> list[ModelResults]:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}") from None
     try:
         value = jsonl.parse_rfc8259(text, refuse_infinite=True)
-    except jsonl.BadLine as bad:
+    except jsonl.BadJson as bad:
         raise InvalidInput.from_problems([_make_problem_at(file, text, bad.column, bad.message, bad.path)]) from None
     reader = _ResultsReader()
     blocks = reader.read_blocks(value)
@@ -133,7 +133,7 @@ def _make_problem_at(file: str, text: str, position: int, message: str, path: js
 
 
 _REQUIRED: Any = object()
-_TYPES_BY_KIND: dict[str, tuple[type, ...]] = {
+_TYPES_BY_PHRASE: dict[str, tuple[type, ...]] = {
     "text": (str,),
     "a number": (int, float),
     "a whole number": (int,),
@@ -182,7 +182,7 @@ class _ResultsReader:
             return default
         if str(name) not in record:
             self.add_problem(path, f"{name} is required")
-        elif not isinstance(value, _TYPES_BY_KIND[type_phrase]) or (
+        elif not isinstance(value, _TYPES_BY_PHRASE[type_phrase]) or (
             isinstance(value, bool) and type_phrase != "true or false"
         ):
             self.add_problem(path, f"{name} must be {type_phrase}, found {describe_value(value)}")

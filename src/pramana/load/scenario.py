@@ -49,7 +49,7 @@ from pramana.load.conversation import (
     to_expected,
 )
 from pramana.load.problems import Problems, describe_value, format_path, join_alternatives, shorten_path
-from pramana.load.suite import Finding
+from pramana.load.suite import UnplacedProblem
 from pramana.load.yaml12 import (
     MAX_YAML_BYTES,
     PLAIN_TAG,
@@ -182,8 +182,8 @@ class Scenario(BaseModel):
             source=source,
         )
 
-    def to_stored(self) -> model.Scenario:
-        """Return the scenario as a store keeps it."""
+    def to_model_scenario(self) -> model.Scenario:
+        """Return the scenario as a `model.Scenario`, which a store keeps."""
         return msgspec.convert(self.model_dump(by_alias=True), model.Scenario)
 
     def _make_script(self) -> tuple[Line, ...]:
@@ -204,11 +204,11 @@ def parse_scenario_or_errors(values: Mapping[str, Any]) -> tuple[Scenario | None
     >>> parse_scenario_or_errors({"id": "a-b", "expectedOutcome": "x", "prompt": "p", "type": "task-completion"})[1]
     [('name', 'name is required')]
     """
-    scenario, findings = parse_scenario_with_findings(values)
-    return scenario, [(format_path(each.path), each.message) for each in findings if each.severity == "error"]
+    scenario, problems = parse_scenario_with_problems(values)
+    return scenario, [(format_path(each.path), each.message) for each in problems if each.severity == "error"]
 
 
-def parse_scenario_with_findings(values: Mapping[str, Any]) -> tuple[Scenario | None, list[Finding]]:
+def parse_scenario_with_problems(values: Mapping[str, Any]) -> tuple[Scenario | None, list[UnplacedProblem]]:
     """Return the scenario (None if there is an error), with all errors and warnings."""
     reading = ScenarioFieldsReader(_FIELD_BY_KEY)
     scenario: Scenario | None = None
@@ -219,8 +219,8 @@ def parse_scenario_with_findings(values: Mapping[str, Any]) -> tuple[Scenario | 
         for error in errors.errors(include_url=False):
             reading.add_error(values, error)
     reading.check_across_fields()
-    refused = any(each.severity == "error" for each in reading.findings)
-    return (None if refused else scenario), reading.findings
+    refused = any(each.severity == "error" for each in reading.problems)
+    return (None if refused else scenario), reading.problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,8 +352,8 @@ class _ScenariosReader(Reader):
         prefix = f"{path}." if path else ""
         keys: dict[str, ScalarNode] = {}
         values = self.read_fields(node, prefix, _FIELD_BY_KEY, keys)
-        scenario, findings = parse_scenario_with_findings(values)
-        for each in findings:
+        scenario, problems = parse_scenario_with_problems(values)
+        for each in problems:
             self.add_problem(
                 f"{prefix}{format_path(each.path)}", each.message, self.find_position(node, each.path), each.severity
             )
@@ -501,7 +501,7 @@ _Dumper.add_representer(str, _represent_text)
 
 def format_scenarios(scenarios: Iterable[Scenario]) -> str:
     """Return YAML text that loads as the same scenarios."""
-    return "".join(iterate_scenarios_yaml([[each.to_stored() for each in scenarios]]))
+    return "".join(iterate_scenarios_yaml([[each.to_model_scenario() for each in scenarios]]))
 
 
 def iterate_scenarios_yaml(chunks: Iterable[Iterable[model.Scenario]]) -> Iterator[str]:

@@ -85,7 +85,7 @@ class Message(BaseModel):
 
 
 class StatedAssertion(BaseModel):
-    """How the output is checked."""
+    """The assertion of a suite's test case: how the output is checked."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, title="Assertion")
 
@@ -205,7 +205,7 @@ def check_suite(path: str | PathLike[str], problems: Problems, content: bytes | 
         def repeat(first: CasePosition, again: CasePosition, case_id: str) -> None:
             message = f"duplicate id {describe_value(case_id)}: lines {first.line} and {again.line}"
             text = reader.read_line_at(file, again.byte_offset)
-            reader.add_problems(again.case_index, again.line, text, [Finding("error", ("id",), message)])
+            reader.add_problems(again.case_index, again.line, text, [UnplacedProblem("error", ("id",), message)])
 
         digest = ordered.compute_hash(repeat)
     sound = digest if problems.errors == before else None
@@ -234,8 +234,8 @@ class _SuiteReader:
             value = _parse_line(text)
             if self.ordered and isinstance(value, dict) and isinstance(value.get("id"), str):
                 self.ordered.add(CasePosition(line.number, index, line.byte_offset), value)
-        except jsonl.BadLine as bad:
-            shown = text or (line.data[:1000] if line.too_long else line.data).decode(errors="replace")
+        except jsonl.BadJson as bad:
+            shown = text or (line.data[:1000] if line.is_too_long else line.data).decode(errors="replace")
             self.add_problem(index, line.number, shown, bad.path, bad.message, bad.column)
             return None
         return self.validate(index, line, text, value)
@@ -247,13 +247,13 @@ class _SuiteReader:
             )
             return None
         case: TestCase | None = None
-        findings: list[Finding] = []
+        findings: list[UnplacedProblem] = []
         uncounted = 0
         try:
             case = TestCase.model_validate(value)
         except ValidationError as errors:
             room = self.problems.limit  # no messages are made for problems that are only counted
-            findings = [_make_finding(error) for error in errors.errors(include_url=False)[:room]]
+            findings = [_make_unplaced_problem(error) for error in errors.errors(include_url=False)[:room]]
             uncounted = max(0, errors.error_count() - room)
         findings += _check_across_fields(value)
         if findings:
@@ -261,7 +261,7 @@ class _SuiteReader:
         self.problems.errors += uncounted
         return None if any(each.severity == "error" for each in findings) else case
 
-    def add_problems(self, case_index: int, line_number: int, text: str, findings: Sequence["Finding"]) -> None:
+    def add_problems(self, case_index: int, line_number: int, text: str, findings: Sequence["UnplacedProblem"]) -> None:
         """Report the problems of one line; columns are found in one pass, and only for problems that are shown."""
         seen = [each for each in findings if not self.problems.is_full(each.severity)][: 2 * self.problems.limit]
         columns = jsonl.find_columns(text, ((each.path, each.is_at_key) for each in seen)) if seen else {}
@@ -293,7 +293,7 @@ def _parse_line(text: str) -> Any:
     value = jsonl.parse_line(text)
     if "\\u" in text and (half := jsonl.find_lone_surrogate(text)):
         message = f"{text[half.column - 1 : half.column + 5]} is half of a surrogate pair, which is not valid text"
-        raise jsonl.BadLine(message, half.column, half.path)
+        raise jsonl.BadJson(message, half.column, half.path)
     return value
 
 
@@ -301,7 +301,7 @@ def _parse_line(text: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class UnplacedProblem:
     """A problem of one case, before its column is known."""
 
     severity: Severity
@@ -311,19 +311,19 @@ class Finding:
     """Whether the key is meant, not its value."""
 
 
-def _check_across_fields(value: dict[str, Any]) -> Iterator[Finding]:
+def _check_across_fields(value: dict[str, Any]) -> Iterator[UnplacedProblem]:
     """Yield problems that involve several fields; fields that are invalid on their own are skipped."""
     case_id, category = value.get("id"), value.get("category")
     if isinstance(case_id, str) and category in _CATEGORIES and not re.fullmatch(rf"{category}-\d+", case_id):
         message = f"id {describe_value(case_id)} does not follow {{category}}-{{num}}, such as {category}-001"
-        yield Finding("warning", ("id",), message)
+        yield UnplacedProblem("warning", ("id",), message)
     try:
         stated = StatedAssertion.model_validate(value.get("assertion"))
         kind = find_assertion_type(stated.type)
     except ValidationError:
         return
     except BrokenPlugin as broken:
-        yield Finding("error", ("assertion", "type"), str(broken))
+        yield UnplacedProblem("error", ("assertion", "type"), str(broken))
         return
     ideals = _parse_ideals(value.get("ideal"))
     if ideals is None:
@@ -331,10 +331,10 @@ def _check_across_fields(value: dict[str, Any]) -> Iterator[Finding]:
     missing = list(find_missing_fields(kind, stated.to_assertion(), ideals))
     flaw = None if missing else kind.flaw(stated.to_assertion(), ideals)
     for need, message in [*missing, *([flaw] if flaw else [])]:
-        yield Finding("error", ("ideal",) if need == "ideal" else ("assertion", need), message)
+        yield UnplacedProblem("error", ("ideal",) if need == "ideal" else ("assertion", need), message)
     for key, wanted in (("threshold", "semantic_similarity"), ("judge_prompt", "llm_judge"), ("schema", "json_schema")):
         if value["assertion"].get(key) is not None and kind.name != wanted and kind.name in assertion_types.builtin:
-            yield Finding(
+            yield UnplacedProblem(
                 "warning", ("assertion", key), f"{key} has no effect with {kind.name}; it belongs to {wanted}"
             )
 
@@ -351,7 +351,7 @@ def _parse_ideals(ideal: Any) -> tuple[str, ...] | None:
 # ── Pydantic's errors in Pramana's words ──
 
 _CATEGORIES = get_args(Category)
-_MODEL_BY_OBJECT_NAME: dict[str, type[BaseModel]] = {
+_CLASS_BY_OBJECT_PATH: dict[str, type[BaseModel]] = {
     "": TestCase,
     "assertion": StatedAssertion,
     "metadata": Metadata,
@@ -370,11 +370,11 @@ _EXPECTED_BY_ERROR_TYPE = {
 }
 
 
-def _make_finding(error: ErrorDetails) -> Finding:
+def _make_unplaced_problem(error: ErrorDetails) -> UnplacedProblem:
     path = error["loc"]
     if path and path[0] in ("input", "ideal"):  # drop the tag for the side of a union that pydantic tried
         path = path[:1] + path[2:]
-    return Finding("error", path, _describe_error(path, error), is_at_key=error["type"] == "extra_forbidden")
+    return UnplacedProblem("error", path, _describe_error(path, error), is_at_key=error["type"] == "extra_forbidden")
 
 
 def _describe_error(path: jsonl.JsonPath, error: ErrorDetails) -> str:
@@ -388,7 +388,7 @@ def _describe_error(path: jsonl.JsonPath, error: ErrorDetails) -> str:
             return f"{name} is required"
         case "extra_forbidden":
             known = [
-                field.alias or key for key, field in _MODEL_BY_OBJECT_NAME[".".join(names[:-1])].model_fields.items()
+                field.alias or key for key, field in _CLASS_BY_OBJECT_PATH[".".join(names[:-1])].model_fields.items()
             ]
             elsewhere = next(
                 (f"; {name} belongs in {place}" for place in ("assertion", "metadata") if _has_field(name, place)),
@@ -417,4 +417,4 @@ def _describe_error(path: jsonl.JsonPath, error: ErrorDetails) -> str:
 
 
 def _has_field(name: str, object_name: str) -> bool:
-    return name != "schema_" and name in _MODEL_BY_OBJECT_NAME[object_name].model_fields
+    return name != "schema_" and name in _CLASS_BY_OBJECT_PATH[object_name].model_fields

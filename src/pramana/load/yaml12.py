@@ -248,7 +248,8 @@ def _replace_line_breaks(text: str) -> tuple[str, dict[int, str]]:
     stand_ins = dict(zip(unused, _YAML_1_1_LINE_BREAKS, strict=False))
     if len(stand_ins) < len(_YAML_1_1_LINE_BREAKS):
         raise BadYaml(
-            "contains U+0085, U+2028 or U+2029, and also every private-use character; remove U+0085, U+2028 and U+2029",
+            "the text contains U+0085, U+2028 or U+2029 and leaves no private-use character free to stand in for it; "
+            "remove U+0085, U+2028 and U+2029",
             TextPosition(1, 1),
         )
     return text.translate({ord(each): code for code, each in stand_ins.items()}), stand_ins

@@ -61,13 +61,17 @@ def main() -> None:
         metavar="S",
         help="silence at the beginning of the answer, in seconds",
     )
-    add("--answer", type=float, dest="answer_s", metavar="S", help="length of the audible answer, in seconds")
+    add("--answer", type=float, dest="audible_answer_s", metavar="S", help="length of the audible answer, in seconds")
     add(
         "--hangover", type=float, dest="hangover_s", metavar="S", help="silence that ends the caller's turn, in seconds"
     )
     add("--text", help="transcript of the answer that the agent reports")
     add("--heard", help="transcript of the caller that the agent reports")
-    add("--transcript", choices=("with", "late", "missing"), help="when the agent sends the transcript of its answer")
+    add(
+        "--transcript",
+        choices=("with", "late", "missing"),
+        help="when the agent sends its transcripts of the caller and of its answer",
+    )
     add("--greets", action="store_true", default=None, help="the agent speaks first")
     add(
         "--no-interrupt",

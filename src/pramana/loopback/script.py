@@ -32,7 +32,7 @@ class Script(Struct, frozen=True):
     detected."""
     leading_silence_s: float = 0.0
     """Silence at the beginning of the answer's sound."""
-    answer_s: float = 1.0
+    audible_answer_s: float = 1.0
     """Length of audible sound: of `sound`, or else of a tone."""
     sound: bytes = b""
     """The audible part as 16-bit PCM at 24 kHz; empty: the tone."""
@@ -54,8 +54,8 @@ class Script(Struct, frozen=True):
     """Send an event of an unknown type after the handshake and in the middle of each answer."""
     bad_json: bool = False
     """Send a truncated frame in the middle of each answer."""
-    large_event: bool = False
-    """Make the unknown event 1 MB long."""
+    large_unknown_event: bool = False
+    """Make the event of `unknown_event` 1 MB long."""
     wrong_rate: int | None = None
     """The rate to announce or send instead of the requested one."""
     status: int | None = None
@@ -72,22 +72,22 @@ class Script(Struct, frozen=True):
     """Stream silence in real time between answers, as a telephone line does."""
 
 
-class Turn(Struct, frozen=True):
-    """One answer as it happened, on `clock.monotonic()`."""
+class LoggedAnswer(Struct, frozen=True):
+    """One answer of the agent as it happened: a line of its log. Moments are those of `clock.monotonic()`."""
 
     call: int
-    """The number of the call, from zero, in order of arrival."""
+    """The number of its call, from zero, in order of arrival."""
     asked: str
-    """The model or agent that was called, which distinguishes concurrent calls."""
+    """The model or agent that the client asked for, which distinguishes concurrent calls."""
     speech_end_at: float | None
     """When the message with the caller's last audible sample arrived; None: no spoken turn came before."""
     speech_end_within_s: float
-    """The position of that sample within the message."""
+    """The position of that sample within the message, in seconds from the beginning of the message's sound."""
     sent_at: float
     """When the first message with sound was handed to the socket."""
     leading_silence_s: float
     waited_s: float = 0.0
-    """How long this process was runnable meanwhile without getting a processor; 0 where that is not logged."""
+    """How long this process waited for a processor meanwhile, although it could run; 0 where that is not logged."""
 
 
 class SpeechDetector:
@@ -134,7 +134,7 @@ def make_answer_sound(script: Script, downlink: Format) -> list[bytes]:
             if rate != SCRIPT_SAMPLE_RATE:
                 audible = audio.resample(audible, SCRIPT_SAMPLE_RATE, rate)
         else:
-            at = np.arange(round(script.answer_s * rate)) / rate
+            at = np.arange(round(script.audible_answer_s * rate)) / rate
             # Syllables of a quarter of a second with no silence in between: the level falls to a third.
             loud = TONE_AMPLITUDE * (2 + np.cos(2 * np.pi * 4 * at)) / 3
             audible = (loud * np.cos(2 * np.pi * 440 * at)).astype("<i2")

@@ -32,9 +32,9 @@ from msgspec.structs import asdict
 
 from pramana import clock
 from pramana.loopback.script import (
+    LoggedAnswer,
     Script,
     SpeechDetector,
-    Turn,
     decode_frame,
     make_answer_sound,
     make_silence,
@@ -43,7 +43,7 @@ from pramana.loopback.script import (
 from pramana.loopback.ticker import PROCESSOR_WAIT_LOOKBACK_S, TICK_S, Ticker
 from pramana.providers.voice.vocabulary import FRAME_S, Format, Message
 
-__all__ = ["Agent", "Call", "Script", "Turn", "VoiceLoopback"]
+__all__ = ["Agent", "Call", "LoggedAnswer", "Script", "VoiceLoopback"]
 
 MAX_CLOSE_REASON_BYTES = 123
 """The longest reason that the protocol allows in a close frame."""
@@ -98,7 +98,7 @@ class Agent:
 
     @classmethod
     def answer_http(cls, request: ReceivedRequest, accepted_key: str | None) -> web.Response:  # noqa: ARG003
-        """Answer a request that is not an upgrade; `got.headers["Host"]` is the host it was sent to."""
+        """Answer a request that is not an upgrade; `request.headers["Host"]` is the host it was sent to."""
         return web.json_response(cls.make_error_body(404, "Not found"), status=404)
 
     @classmethod
@@ -221,7 +221,7 @@ class Call:
         if agent.ready and not self._ready:
             self._ready = True
             if script.unknown_event:
-                await self._send(agent.unknown_event_messages("a" * (1 << 20) if script.large_event else "a"))
+                await self._send(agent.unknown_event_messages("a" * (1 << 20) if script.large_unknown_event else "a"))
             if script.streams_silence:
                 self._streaming = asyncio.create_task(self._stream_silence())
             if script.greets:
@@ -285,8 +285,8 @@ class Call:
             now = clock.monotonic()
             await self._send(messages)
             if number == 0:
-                server.log_turn(
-                    Turn(
+                server.log_answer(
+                    LoggedAnswer(
                         self._number, agent.requested_model, speech_end_at, speech_end_offset_s, now,
                         script.leading_silence_s, server.processor_wait_s(turn_end_at, now),
                     )
@@ -312,7 +312,7 @@ class Call:
     async def _send_scripted_faults(self) -> None:
         script = self._server.script
         if script.unknown_event:
-            await self._send(self.agent.unknown_event_messages("a" * (1 << 20) if script.large_event else "a"))
+            await self._send(self.agent.unknown_event_messages("a" * (1 << 20) if script.large_unknown_event else "a"))
         if script.bad_json:
             await self._send(['{"type": "loopback.cut", "half": '])
         if script.close_mid_turn:
@@ -362,26 +362,26 @@ class VoiceLoopback:
         self.calls: list[Call] = []
         self.requests: list[ReceivedRequest] = []
         """Every request, upgrades included."""
-        self._turns: list[Turn] = []
+        self._logged_answers: list[LoggedAnswer] = []
         self._count, self._port, self._log = 0, port, log
         self._server = web.Server(self._handle, access_log=None)
         self._listening: asyncio.Server | None = None
         self._ticker = Ticker(TICK_S)
 
-    def turns(self) -> list[Turn]:
+    def logged_answers(self) -> list[LoggedAnswer]:
         """Return the answers so far, in the order of their first bytes."""
-        return list(self._turns)
+        return list(self._logged_answers)
 
     def processor_wait_s(self, since: float, until: float) -> float:
         """Return how long this process waited for a processor between two moments; 0 without a log."""
         return self._ticker.processor_wait_s(since - PROCESSOR_WAIT_LOOKBACK_S, until) if self._log else 0.0
 
-    def log_turn(self, turn: Turn) -> None:
-        """Keep a turn, and append it to the log."""
-        self._turns.append(turn)
+    def log_answer(self, answer: LoggedAnswer) -> None:
+        """Keep an answer, and append it to the log."""
+        self._logged_answers.append(answer)
         if self._log:
             with self._log.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(turn)) + "\n")
+                file.write(json.dumps(asdict(answer)) + "\n")
 
     async def __aenter__(self) -> Self:
         make_answer_sound(self.script, self.agent.downlink)  # import numpy and make the sound before any timing

@@ -37,17 +37,18 @@ class Account:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Sent with every request; they override the provider's own."""
     variable: str | None = None
-    """The environment variable of the key, for messages; None: the vendor's usual one."""
+    """What messages ask the user to set: the environment variable of the key, or a phrase such as `the key of the
+    provider x`; None: the vendor's usual variable."""
     proxy: str | None = field(default=None, repr=False)
     """URL of the proxy for every request; None: connect directly to the base URL."""
     is_trusted_address: bool = True
-    """Whether the base URL is the vendor's or set on this machine; False: it was supplied by someone else."""
+    """Whether `base_url` is the vendor's or set on this machine; False: it was supplied by someone else."""
     allow_private: bool = True
     """Whether a base URL supplied by someone else may be a private address."""
     part_server_key: str | None = field(default=None, repr=False)
     """The key for servers named in a part of an agent; never the account's own."""
     list_argument: str = ""
-    """The argument of `pramana models` that lists the models here: the provider's name, or the URL as typed."""
+    """The argument with which `pramana models` lists this account's models: the provider's name or the URL as typed."""
 
     @property
     def is_guarded(self) -> bool:

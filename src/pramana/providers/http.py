@@ -188,12 +188,12 @@ class HttpTransport:
             at = clock.monotonic()
             for event, data in events.feed(chunk) if chunk else events.finish():
                 if data[:6] == b"[DONE]":
-                    await self._read_to_end(content)
+                    await self._discard_rest(content)
                     return
                 heard = True
                 reader.receive(event, data, self._parse_json(data), at)
                 if event in final_events:
-                    await self._read_to_end(content)
+                    await self._discard_rest(content)
                     return
             if not chunk:
                 if size and not heard and kind != "text/event-stream":
@@ -234,7 +234,7 @@ class HttpTransport:
     def _quote_excerpt(self, data: bytes) -> str:
         return quote_text(self.failures.secrets.redact_message(data[:4096].decode("utf-8", "replace")))
 
-    async def _read_to_end(self, content: aiohttp.StreamReader) -> None:
+    async def _discard_rest(self, content: aiohttp.StreamReader) -> None:
         # Leaving a response unread closes its connection. The answer is complete, so nothing here can spoil it.
         if content.at_eof():
             return

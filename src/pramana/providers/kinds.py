@@ -16,7 +16,7 @@ providers = Registry(
     "pramana.providers",
     {
         "openai": "pramana.providers.text.openai:OpenAI",
-        "openai-responses": "pramana.providers.text.openai:Responses",
+        "openai-responses": "pramana.providers.text.openai:OpenAIResponses",
         "anthropic": "pramana.providers.text.anthropic:Anthropic",
         "google": "pramana.providers.text.google:Google",
         "compatible": "pramana.providers.text.openai:OpenAI",

@@ -39,43 +39,43 @@ def read_first_token_logprobs(reply: Reply) -> dict[str, float]:
     except ValueError:
         return {}
     for event in response if isinstance(response, list) else (response,):
-        if isinstance(event, dict) and (tokens := _read_event(event)):
+        if isinstance(event, dict) and (tokens := _read_event_logprobs(event)):
             return tokens
     return {}
 
 
-def _read_event(event: Mapping[str, Any]) -> dict[str, float]:
+def _read_event_logprobs(event: Mapping[str, Any]) -> dict[str, float]:
     """Return the logprobs of the first token that an event, or a whole response, mentions."""
-    for choice in _items(event.get("choices")):  # chat completions
-        for token in _items(_item(choice.get("logprobs")).get("content")):
+    for choice in _keep_dicts(event.get("choices")):  # chat completions
+        for token in _keep_dicts(_dict_or_empty(choice.get("logprobs")).get("content")):
             return _read_tokens(token.get("top_logprobs"), token, "token", "logprob")
-    for candidate in _items(event.get("candidates")):  # Google
-        result = _item(candidate.get("logprobsResult"))
+    for candidate in _keep_dicts(event.get("candidates")):  # Google
+        result = _dict_or_empty(candidate.get("logprobsResult"))
         for top, chosen in zip(
-            _items(result.get("topCandidates")), _items(result.get("chosenCandidates")), strict=False
+            _keep_dicts(result.get("topCandidates")), _keep_dicts(result.get("chosenCandidates")), strict=False
         ):
             return _read_tokens(top.get("candidates"), chosen, "token", "logProbability")
-    for token in _items(event.get("logprobs")):  # responses: an event of the stream
+    for token in _keep_dicts(event.get("logprobs")):  # responses: an event of the stream
         return _read_tokens(token.get("top_logprobs"), token, "token", "logprob")
-    for item in _items(event.get("output")):  # responses: the whole
-        for part in _items(item.get("content")):
-            for token in _items(part.get("logprobs")):
+    for item in _keep_dicts(event.get("output")):  # responses: the whole
+        for part in _keep_dicts(item.get("content")):
+            for token in _keep_dicts(part.get("logprobs")):
                 return _read_tokens(token.get("top_logprobs"), token, "token", "logprob")
     return {}
 
 
 def _read_tokens(top: Any, chosen: Mapping[str, Any], text: str, logprob: str) -> dict[str, float]:
     found: dict[str, float] = {}
-    for each in (*_items(top), chosen):
+    for each in (*_keep_dicts(top), chosen):
         token, value = each.get(text), each.get(logprob)
         if isinstance(token, str) and isinstance(value, int | float) and math.isfinite(value):
             found.setdefault(token, float(value))
     return found
 
 
-def _items(value: Any) -> list[Mapping[str, Any]]:
+def _keep_dicts(value: Any) -> list[Mapping[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def _item(value: Any) -> Mapping[str, Any]:
+def _dict_or_empty(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}

@@ -63,7 +63,7 @@ def resolve_target(
         and (found := _find_registered_by_id(find_registered_provider, name))
     ):
         return _target_of_registered(found, typed_model, model)
-    target = _target_of_kind(typed_model, commands or {})
+    target = _target_by_name_alone(typed_model, commands or {})
     if find_registered_provider and "base_url" not in target.arguments:
         known = VARIABLES_BY_KIND.get(target.provider)
         same_vendor = [
@@ -92,7 +92,7 @@ def _target_of_registered(registered: RegisteredProvider, typed_model: str, mode
         raise InvalidInput(f"{quote_text(typed_model)} lacks a model; write {registered.id}:MODEL")
     else:
         target = replace(
-            _target_of_kind(f"{registered.kind}:{model}" if model else registered.kind, {}), typed=typed_model
+            _target_by_name_alone(f"{registered.kind}:{model}" if model else registered.kind, {}), typed=typed_model
         )
     return replace(target, arguments={**target.arguments, **_make_registered_arguments(registered)})
 
@@ -117,7 +117,7 @@ def _refuse_local_code_or_file(typed_model: str) -> None:
         )
 
 
-def _target_of_kind(typed_model: str, commands: Mapping[str, CommandLine]) -> Target:
+def _target_by_name_alone(typed_model: str, commands: Mapping[str, CommandLine]) -> Target:
     """Return the target as far as the name alone determines it."""
     if re.match(r"https?://", typed_model):
         return _target_at_url(typed_model)

@@ -78,7 +78,7 @@ class Price:
 
 
 FREE_OF_CHARGE = Price("free", (Rates(0, 0.0, 0.0, 0.0),))
-_PriceKey = tuple[str, str, str, str | None]
+_RatesCacheKey = tuple[str, str, str, str | None]
 
 
 class Prices:
@@ -91,7 +91,7 @@ class Prices:
         stored_rates: Mapping[str, Rates] | None = None,
     ) -> None:
         self._file_rates, self._digest, self._set_rates = dict(file_rates or {}), digest, dict(stored_rates or {})
-        self._rates_cache: dict[_PriceKey, tuple[Rates, ...]] = {}
+        self._rates_cache: dict[_RatesCacheKey, tuple[Rates, ...]] = {}
         self._cache_expires_at = 0.0
 
     @classmethod

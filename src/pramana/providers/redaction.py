@@ -35,7 +35,7 @@ class Secrets:
                 return True
         return False
 
-    def is_in_json(self, data: bytes) -> bool:
+    def occur_in_json(self, data: bytes) -> bool:
         """Return whether JSON contains such a secret, in any escaping; the data need not be valid."""
         return self._redact_bytes(data) != data
 

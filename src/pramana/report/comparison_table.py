@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from pramana.analyse.joint_comparison import join_names
 from pramana.analyse.labels import shorten_names
-from pramana.analyse.numbers import format_interval, format_loss, format_percent, format_point_difference
+from pramana.analyse.numbers import format_interval, format_loss, format_percent, format_signed_points
 from pramana.app.comparison_tables import ComparisonTableView, PairView
 from pramana.report.terminal import count_columns, pad_to_width, wrap_text
 
@@ -87,9 +87,9 @@ def make_pair_cells(pair: PairView) -> tuple[str, ...]:
     """Return the numbers of a pair, as `PAIR_HEADS` names them."""
     if pair.difference is None or pair.interval is None:
         return ("–", "–", "–", "–", f"{pair.cases:,}")
-    low, high = map(format_point_difference, pair.interval)
+    low, high = map(format_signed_points, pair.interval)
     return (
-        format_point_difference(pair.difference),
+        format_signed_points(pair.difference),
         f"{low} to {high}",
         format_p_value(pair.p_value),
         format_p_value(pair.adjusted_p_value),

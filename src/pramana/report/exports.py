@@ -13,7 +13,7 @@ from html import escape
 from tempfile import SpooledTemporaryFile
 from typing import Any, Literal, TextIO, cast, get_args
 
-from pramana.analyse.engines import engine_lines_of_result, parse_distinct_engines
+from pramana.analyse.engines import iterate_engine_lines_of_result, parse_distinct_engines
 from pramana.analyse.judges import JudgeTally, canonical_judge_name, describe_calibration
 from pramana.analyse.summary import calibration_to_data, explain_outcome
 from pramana.hash import hash_result
@@ -139,7 +139,7 @@ def _write_blocks(run: Run, results: CaseResultPairs, out: TextIO, *, has_preced
             rates[name][result.outcome] += 1
             for check in result.checks:
                 judges[name].add(name, check)
-            engines[name].update(engine_lines_of_result(result))
+            engines[name].update(iterate_engine_lines_of_result(result))
             entry = to_json(result_to_entry(case, result, ids[name]))
             blocks[name].write(f"{',' if sum(rates[name].values()) > 1 else ''}\n{entry}")
         for number, target in enumerate(plan.targets):
@@ -348,7 +348,7 @@ def make_results_schema() -> dict[str, Any]:
                     },
                     "complete": {
                         "type": "boolean",
-                        "description": "false: results are missing, so the suite was not run completely",
+                        "description": "Whether every planned result is in this file; false if results are missing",
                     },
                     "system_prompt": {
                         "type": ["string", "null"],
@@ -358,7 +358,8 @@ def make_results_schema() -> dict[str, Any]:
                     "engines": {
                         "type": "array",
                         "items": text,
-                        "description": "Of embedded models: engine, version, weights, processor features and threads",
+                        "description": "The engines of embedded models, each with its version, weights, processor "
+                        "features and threads",
                     },
                 },
                 ("model", "provider", "status", "complete", "system_prompt", "run_id", "engines"),

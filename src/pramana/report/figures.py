@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pramana.analyse.intervals import Interval
+from pramana.analyse.numbers import format_duration as format_duration  # noqa: PLC0414 - re-exported with the other formats
 from pramana.analyse.numbers import (
-    format_difference_in_points,
     format_error_rate,
     format_parameter,
-    format_point_difference,
+    format_signed_points,
+    format_signed_points_with_unit,
     pluralise,
 )
-from pramana.analyse.numbers import format_duration as format_duration  # noqa: PLC0414 - re-exported with the other formats
 from pramana.analyse.numbers import format_interval as format_interval  # noqa: PLC0414
 from pramana.analyse.numbers import format_percent as format_percent  # noqa: PLC0414
 from pramana.analyse.repeats import RepeatRates
@@ -406,9 +406,9 @@ def describe_call_measurements(voice: RunVoice) -> Iterator[tuple[str, str, str]
         if cost.difference is None:
             continue
         causes = ", ".join(f"{count:,} {cause}" for cause, count in cost.causes.items() if count)
-        low, high = map(format_point_difference, cost.interval)
+        low, high = map(format_signed_points, cost.interval)
         lost = f"{len(cost.lost):,} lost{f' ({causes})' if causes else ''}, {cost.gained:,} gained"
-        difference = f"{format_difference_in_points(cost.difference)} ({low} to {high}, {cost.pairs:,} pairs)"
+        difference = f"{format_signed_points_with_unit(cost.difference)} ({low} to {high}, {cost.pairs:,} pairs)"
         yield cost.model, f"{cost.variant} against text", f"{difference}: {lost}."
 
 

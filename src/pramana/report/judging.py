@@ -48,14 +48,14 @@ def _format_panel(panel: PanelView) -> Iterator[str]:
     yield wrap_text(f"Panel of {len(panel.judges)} judges ({panel.check})", MAX_COLUMNS)
     share = panel.unanimous / panel.replies
     said = (
-        f"unanimous on {panel.unanimous:,} of {_count_replies(panel.replies)}: {format_percent(share)} "
+        f"unanimous on {panel.unanimous:,} of {_format_reply_count(panel.replies)}: {format_percent(share)} "
         f"({format_interval(panel.unanimous_interval)}); without a majority: {panel.undecided:,}"
     )
     yield wrap_text(said, MAX_COLUMNS, "  ", "    ")
     for pair in panel.pairs:
         kappa = "" if pair.kappa is None else f", kappa {pair.kappa:.2f}"
         told = f"{shorten_name(pair.first)} and {shorten_name(pair.second)} agree on {pair.agreed:,} of"
-        yield wrap_text(f"{told} {_count_replies(pair.replies)}{kappa}", MAX_COLUMNS, "  ", "    ")
+        yield wrap_text(f"{told} {_format_reply_count(pair.replies)}{kappa}", MAX_COLUMNS, "  ", "    ")
 
 
 def _describe_labels(report: JudgeReportView) -> str:
@@ -64,10 +64,10 @@ def _describe_labels(report: JudgeReportView) -> str:
     apart = [f"{report.unsure:,} unsure"] if report.unsure else []
     apart += [f"{report.tied:,} on which the raters disagree"] if report.tied else []
     beside = f"; not counted: {', '.join(apart)}" if apart else ""
-    return f"{_count_replies(report.labelled)} labelled by {', '.join(report.raters)}{beside}."
+    return f"{_format_reply_count(report.labelled)} labelled by {', '.join(report.raters)}{beside}."
 
 
-def _count_replies(count: int) -> str:
+def _format_reply_count(count: int) -> str:
     return f"{count:,} {'reply' if count == 1 else 'replies'}"
 
 
@@ -122,7 +122,7 @@ def make_swap_advice(judge: JudgeView, run_id: str) -> str:
 def describe_drawn_replies(bias: PositionBiasView) -> str:
     """Return how many replies a judge judged again, and what it cost."""
     cost = f"; cost ${bias.cost_usd:.4f}" if bias.cost_usd else ""
-    return f"{_count_replies(bias.replies)} judged again, {bias.earlier_no:,} of them with the verdict NO{cost}"
+    return f"{_format_reply_count(bias.replies)} judged again, {bias.earlier_no:,} of them with the verdict NO{cost}"
 
 
 def describe_verdict_changes(changes: VerdictChangesView) -> str:
@@ -169,7 +169,7 @@ def _describe_agreement(agreement: AgreementView) -> str:
 
 
 def _format_rate(rate: CorrectedRateView) -> Iterator[str]:
-    by_judge = f"{format_percent(rate.judge_pass_rate)} of {_count_replies(rate.verdicts)} by the judge"
+    by_judge = f"{format_percent(rate.judge_pass_rate)} of {_format_reply_count(rate.verdicts)} by the judge"
     yield wrap_text(f"{shorten_name(rate.model)}: {by_judge}", MAX_COLUMNS, "    ", "      ")
     if rate.corrected is None or rate.interval is None:
         yield wrap_text(f"not corrected: {rate.refusal}", MAX_COLUMNS, "      ", "      ")

@@ -58,7 +58,7 @@ def write_labels(rows: Iterable[Mapping[str, Any]], out: IO[str]) -> None:
         writer.writerow({name: to_csv_cell(value) for name, value in row.items()})
 
 
-def read_labels(path: Path) -> list[LabelRequest]:
+def read_scoring_labels(path: Path) -> list[LabelRequest]:
     """Read labels from CSV with the columns `task` and `label`, optionally `note` and `rater`.
 
     Rows without a label are left out.

@@ -88,8 +88,8 @@ def draw_rates_by_model(
 _MODEL_COLUMN = Column("Model")
 _RATE_COLUMNS = (
     Column("Chart"),
-    Column("Passed", is_numeric=True),
-    Column("Of the results with a verdict", is_numeric=True),
+    Column("Pass rate", is_numeric=True),
+    Column("Passed, of results with a verdict", is_numeric=True),
 )
 
 

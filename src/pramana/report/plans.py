@@ -8,7 +8,7 @@ from pramana.analyse.summary import KnownTotal
 from pramana.app.plans import DetectionPlanView, LossDelayView, SpendingView
 from pramana.report import figures
 
-SMALLEST_LOSS = 0.0005
+DETECTABLE_LOSS_PRECISION = 0.0005
 """To so much, the smallest loss that cases detect is computed."""
 
 
@@ -55,7 +55,9 @@ def _format_comparison(plan: DetectionPlanView) -> Iterator[str]:
 def _format_detectable(loss: float | None) -> str:
     if loss is None:
         return "no loss, however large"
-    return format_loss(loss) if loss > SMALLEST_LOSS else f"even {format_loss(2 * SMALLEST_LOSS)}"
+    return (
+        format_loss(loss) if loss > DETECTABLE_LOSS_PRECISION else f"even {format_loss(2 * DETECTABLE_LOSS_PRECISION)}"
+    )
 
 
 def _format_table(plan: DetectionPlanView) -> Iterator[str]:

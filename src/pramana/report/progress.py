@@ -75,7 +75,7 @@ class LiveProgress:
             with suppress(OSError):
                 self._bar.stop()
 
-    def set_expected(self, expected: int) -> None:
+    def set_expected_count(self, expected: int) -> None:
         """Set the number of results, for a run that does not exist when the progress is opened."""
         self.expected = expected
         if self._bar:
@@ -197,7 +197,7 @@ class NotebookBar(LiveProgress):
         if not self._beside:
             self.refresh(at_once=True)
 
-    def set_expected(self, expected: int) -> None:
+    def set_expected_count(self, expected: int) -> None:
         """Set the number of results, for a run that does not exist when the progress is opened."""
         self.expected = expected
         if self._bar:

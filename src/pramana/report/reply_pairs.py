@@ -26,7 +26,7 @@ def render_reply_pair(pair: ReplyPairView, labels: SideLabels, columns: int) -> 
     names = labels.model_labels or (labels.base, labels.new)
     sides = (pair.base, pair.new)
     base, new = (
-        " ".join(describe_reply(each.reply or "", each.tool_calls, max_call_length=None).split()) for each in sides
+        " ".join(describe_reply(each.reply or "", each.tool_calls, max_tool_call_length=None).split()) for each in sides
     )
     replies = cut_common_beginning(base, new, room // 2)
     for name, side, reply in zip(names, sides, replies, strict=True):

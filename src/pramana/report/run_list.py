@@ -23,7 +23,7 @@ MIN_MODEL_NAME_WIDTH = 40
 MAX_SHOWN_MODELS = 10
 """The most models listed per run."""
 _GAP, _INDENT = "  ", "    "
-_NO_LIMIT = 1_000_000
+_MAX_LISTED_RUNS = 1_000_000
 """The number of runs to request for a list without a limit."""
 
 
@@ -51,7 +51,9 @@ def read_runs(
     name: str | None = None,
 ) -> RunList:
     """Return the newest runs that pass the filters; without a limit, all of them."""
-    found, total = store.runs.read_page(limit=limit or _NO_LIMIT, model=model, suite=suite, status=status, name=name)
+    found, total = store.runs.read_page(
+        limit=limit or _MAX_LISTED_RUNS, model=model, suite=suite, status=status, name=name
+    )
     ended = (each for some in split_into_chunks(found) for each in store.history.count_run_outcomes(some))
     listed = [
         ListedRun(

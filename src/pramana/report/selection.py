@@ -29,13 +29,15 @@ class SelectedRun:
     store: "Store"
     run: Run
     selection: "Selection"
-    digests: frozenset[str] | None = None
+    kept_case_digests: frozenset[str] | None = None
     """The case digests that a limit keeps; None without a limit."""
 
     def results(self) -> Iterator[tuple[Case, Result]]:
         """Yield the selected results with their cases; may be called repeatedly."""
         for case, result in self.store.results.iterate_with_cases(self.run):
-            if self.selection.matches(case) and (self.digests is None or result.key.case in self.digests):
+            if self.selection.matches(case) and (
+                self.kept_case_digests is None or result.key.case in self.kept_case_digests
+            ):
                 yield case, result
 
 

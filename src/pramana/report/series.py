@@ -57,7 +57,7 @@ class Series(Struct, frozen=True):
     reference_days: tuple[date, ...] = ()
     baseline_days: tuple[date, date] | None = None
     missing_days: tuple[date, ...] = ()
-    first_changed_days: tuple[date, date] | None = None
+    change_began_between: tuple[date, date] | None = None
     """The first and the last day on which a change may have begun."""
 
 
@@ -113,8 +113,8 @@ def describe_series(series: Series, first: date, last: date) -> str:
     if series.band:
         said.append(f"baseline {' to '.join(map(series.format_value, series.band))}")
     said += [f"{each.mark} on {each.day}" for each in shown if each.mark]
-    if series.first_changed_days:
-        said.append(f"the change began between {' and '.join(map(str, series.first_changed_days))}")
+    if series.change_began_between:
+        said.append(f"the change began between {' and '.join(map(str, series.change_began_between))}")
     return "; ".join(said)
 
 
@@ -168,8 +168,8 @@ def _draw_areas(series: Series, frame: _Frame) -> Iterator[SafeHtml | None]:
         yield frame.draw_days(series.reference_days[0], series.reference_days[-1], "reference-days")
     if series.baseline_days:
         yield frame.draw_days(*series.baseline_days, "baseline-days")
-    if series.first_changed_days:
-        yield frame.draw_days(*series.first_changed_days, "changed-days")
+    if series.change_began_between:
+        yield frame.draw_days(*series.change_began_between, "changed-days")
     if series.band:
         low, high = series.band
         top = frame.y(high)

@@ -34,7 +34,7 @@ MAX_CASE_ID_COLUMNS = 40
 RATE_BAR_COLUMNS = 10
 _RATE_LINE_COLUMNS = 4 + 1 + RATE_BAR_COLUMNS + 1 + 1 + 22
 """Columns of a line of rates besides name and counts: the indent, the bar, the rate and its interval."""
-MAX_VALUE_COLUMNS = 28
+MAX_DIMENSION_VALUE_COLUMNS = 28
 """Columns of a category or a tag beside the rates of several models."""
 MIN_HEADING_COLUMNS = 10
 """The fewest columns of a model's name above its rates."""
@@ -326,7 +326,9 @@ class _RateTable:
     ) -> None:
         self._models, self._columns = models, columns
         values = [value for rows in breakdowns for value in [*rows][:SHOWN_ROWS]]
-        self._first = max(count_columns(fit_to_width(each, MAX_VALUE_COLUMNS)) for each in (*values, "by difficulty"))
+        self._first = max(
+            count_columns(fit_to_width(each, MAX_DIMENSION_VALUE_COLUMNS)) for each in (*values, "by difficulty")
+        )
         self.room = (columns - 4 - self._first) // len(models) - COLUMN_GAP_WIDTH
         """Columns for each model."""
         rates = [rate for rows in breakdowns for by in rows.values() for rate in by.values()]

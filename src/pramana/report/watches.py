@@ -181,7 +181,7 @@ def _describe_delivery(alert: WatchAlertView, view: WatchDetailView) -> str:
         return "not delivered yet: the scheduler sends it (pramana drift serve)"
     again = f"tried again at {alert.next_attempt_at[11:16]} UTC" if alert.next_attempt_at else "not tried again"
     tried = f"not delivered after {pluralise(alert.attempts, 'attempt')}"
-    return f"{tried}: {escape_control_characters(alert.error or 'its process was stopped')}; {again}"
+    return f"{tried}: {escape_control_characters(alert.error or 'the process that sent it was stopped')}; {again}"
 
 
 def describe_today(findings: Sequence[InstrumentView]) -> str:

@@ -18,12 +18,12 @@ from pramana.providers.accounts import Accounts, CommandLine, FindRegistered, Pa
 from pramana.providers.kinds import VARIABLES_BY_KIND
 from pramana.providers.names import is_voice_agent, open_provider
 from pramana.providers.prices import FUNCTION_KIND
-from pramana.providers.voice.cascade import RecognitionChain, make_embedded_cascade
+from pramana.providers.voice.cascade import RecognitionByLanguage, make_embedded_cascade
 from pramana.providers.voice.embedded import (
     MAX_CALLS_PER_PROCESS,
     BenchRecognition,
     EmbeddedRecognition,
-    process_limits,
+    process_slots,
 )
 from pramana.providers.voice.vocabulary import VoiceProvider
 from pramana.request import Limits
@@ -34,7 +34,7 @@ from pramana.run.asking import (
     RecognitionAdapter,
     RecognitionClient,
     ReplyCache,
-    TextClient,
+    TargetClient,
 )
 from pramana.run.call import Patience, StageCounter
 from pramana.run.calling import CallProvider, VoiceClient
@@ -45,8 +45,9 @@ from pramana.run.speech import StoreBlob
 if TYPE_CHECKING:
     from pramana.providers.text.function import FunctionProvider
 
-CALL_OVERHEAD_TIMEOUT_S = 1800.0
-"""Covers dialling, what the caller says and storing it: a call limits its own time, and this only ends a stuck one."""
+STUCK_CALL_MARGIN_S = 1800.0
+"""Added to the maximum length of a call, for dialling, what the caller says and storing it: a call limits its own time,
+and this only ends a stuck one."""
 UNCACHED_PROVIDERS = ("python", "command")
 """A user's function or command may change tomorrow under the same name."""
 
@@ -111,11 +112,11 @@ class RunClients:
         self._limits, self._budget, self._cost_of, self._stop = limits, budget, cost_of, stop
         self._cache, self._patience = cache, patience or Patience()
         self._stack = AsyncExitStack()
-        # No timeout here: `TextClient` enforces it, for every provider alike.
+        # No timeout here: `TargetClient` enforces it, for every provider alike.
         self._sources = make_accounts(reach, None)
         self._providers: dict[tuple[str, str, str], Provider] = {}
         self._limiters: dict[tuple[str, str, str], Limiter] = {}
-        self._text_clients: dict[str, TextClient] = {}
+        self._target_clients: dict[str, TargetClient] = {}
         self._voice_clients: dict[str, VoiceClient] = {}
         self._recognitions: dict[str, RecognitionClient] = {}
         self.stages = StageCounter()
@@ -127,28 +128,28 @@ class RunClients:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    def get_text_client(self, target: Target) -> TextClient:
+    def get_text_client(self, target: Target) -> TargetClient:
         """Return the text client of a target, opening its provider on first use."""
-        if target.typed not in self._text_clients:
+        if target.typed not in self._target_clients:
             cache = None if target.provider in UNCACHED_PROVIDERS else self._cache
-            asking = self._make_text_client(target, self._open_provider(target), cache)
+            asking = self._make_target_client(target, self._open_provider(target), cache)
             if target.provider == "local":
-                asking.machine_slot = process_limits.work
-            self._text_clients[target.typed] = asking
-        return self._text_clients[target.typed]
+                asking.process_slot = process_slots.engine_work
+            self._target_clients[target.typed] = asking
+        return self._target_clients[target.typed]
 
     def refuse_missing_parameters(self, target: Target, parameters: Mapping[str, Any]) -> None:
         """Raise `InvalidInput` if the target is a function with a required parameter that would not be sent."""
         if target.provider == "python":
             cast("FunctionProvider", self._open_provider(target)).refuse_missing_parameters(parameters)
 
-    def get_embedding_client(self, target: Target) -> TextClient:
+    def get_embedding_client(self, target: Target) -> TargetClient:
         """Return the client for a target's embeddings, which are never cached."""
         name = f"{target.typed} (embedder)"
-        if name not in self._text_clients:
+        if name not in self._target_clients:
             embedding = EmbeddingAdapter(cast("EmbeddingProvider", self._open_provider(target)))
-            self._text_clients[name] = self._make_text_client(target, embedding, None)
-        return self._text_clients[name]
+            self._target_clients[name] = self._make_target_client(target, embedding, None)
+        return self._target_clients[name]
 
     def get_voice_client(self, target: Target, store_blob: StoreBlob, stt: Target | None) -> VoiceClient:
         """Return the voice client of a target: a voice agent, or a text model with speech recognition and a voice."""
@@ -159,30 +160,34 @@ class RunClients:
                 voice,
                 target.provider,
                 store_blob,
-                self._make_recognition_chain(stt, BenchRecognition()),
+                self._make_recognition_by_language(stt, BenchRecognition()),
                 self._patience,
                 stages=self.stages,
             )
-            asking = self._make_text_client(target, calls, None, calls.patience.max_call_s + CALL_OVERHEAD_TIMEOUT_S)
+            asking = self._make_target_client(target, calls, None, calls.patience.max_call_s + STUCK_CALL_MARGIN_S)
             if voice.capabilities.is_embedded:
-                asking.limiter, asking.machine_slot = (
+                asking.limiter, asking.process_slot = (
                     self._get_limiter(target, "embedded calls", 1),
-                    process_limits.alone,
+                    process_slots.embedded_call,
                 )
             else:
-                asking.limiter, asking.machine_slot = (
+                asking.limiter, asking.process_slot = (
                     self._get_limiter(target, "calls", MAX_CALLS_PER_PROCESS),
-                    process_limits.call,
+                    process_slots.call,
                 )
-            self._text_clients[name], self._voice_clients[name] = asking, VoiceClient(asking, calls)
+            self._target_clients[name], self._voice_clients[name] = asking, VoiceClient(asking, calls)
         return self._voice_clients[name]
 
-    def make_recording_recognition(self, stt: Target | None) -> RecognitionChain:
+    def make_recording_recognition(self, stt: Target | None) -> RecognitionByLanguage:
         """Return the speech recognition of recordings: the named model, then the embedded one."""
-        return self._make_recognition_chain(stt, EmbeddedRecognition("bench"))
+        return self._make_recognition_by_language(stt, EmbeddedRecognition("bench"))
 
-    def _make_recognition_chain(self, stt: Target | None, embedded: EmbeddedRecognition) -> RecognitionChain:
-        return RecognitionChain(self._get_recognition_client(stt), embedded) if stt else RecognitionChain(embedded)
+    def _make_recognition_by_language(self, stt: Target | None, embedded: EmbeddedRecognition) -> RecognitionByLanguage:
+        return (
+            RecognitionByLanguage(self._get_recognition_client(stt), embedded)
+            if stt
+            else RecognitionByLanguage(embedded)
+        )
 
     def _get_recognition_client(self, stt: Target) -> RecognitionClient:
         if stt.typed not in self._recognitions:
@@ -196,10 +201,10 @@ class RunClients:
 
             named = RecognitionEndpoint(account, stt.model, vendor=stt.provider)
             self._stack.push_async_callback(named.close)
-            asking = self._make_text_client(stt, RecognitionAdapter(named), None)
+            asking = self._make_target_client(stt, RecognitionAdapter(named), None)
             # Its own limits: its errors must not slow the agent, and its cost is not counted.
             asking.limiter, asking.budget = self._get_limiter(stt, "recognition"), Budget()
-            self._text_clients[f"{stt.typed} (stt)"] = asking
+            self._target_clients[f"{stt.typed} (stt)"] = asking
             self._recognitions[stt.typed] = RecognitionClient(named, asking)
         return self._recognitions[stt.typed]
 
@@ -207,25 +212,25 @@ class RunClients:
         """Return whether a called target understands a language, as far as it states."""
         return self._open_voice_provider(target).capabilities.supports_language(language)
 
-    def rate_limit_wait_s(self) -> float:
+    def remaining_rate_limit_wait_s(self) -> float:
         """Return the seconds left until a provider's rate limit ends."""
-        return max((limiter.rate_limit_wait_s() for limiter in self._limiters.values()), default=0.0)
+        return max((limiter.remaining_rate_limit_wait_s() for limiter in self._limiters.values()), default=0.0)
 
     def make_request_statistics(self) -> dict[str, Any]:
         """Return notes for the run's record: how the limits changed, and how many retries there were."""
         return {
             "limits": {
                 name: [[change.at_s, change.limit, change.cause] for change in asking.limiter.history]
-                for name, asking in self._text_clients.items()
+                for name, asking in self._target_clients.items()
             },
-            "retries": {name: asking.retry_count for name, asking in self._text_clients.items()},
+            "retries": {name: asking.retry_count for name, asking in self._target_clients.items()},
         }
 
     def omitted_parameters(self) -> Mapping[str, list[str]]:
         """Return the parameters left out for each target, because it rejected them."""
         return {
             name: sorted(asking.omitted_parameters)
-            for name, asking in self._text_clients.items()
+            for name, asking in self._target_clients.items()
             if asking.omitted_parameters
         }
 
@@ -234,14 +239,14 @@ class RunClients:
         voice: VoiceProvider = opened if is_voice_agent(target) else make_embedded_cascade(opened)
         return voice
 
-    def _make_text_client(
+    def _make_target_client(
         self,
         target: Target,
         provider: Provider | EmbeddingAdapter | RecognitionAdapter,
         cache: ReplyCache | None,
         timeout_s: float | None = None,
-    ) -> TextClient:
-        return TextClient(
+    ) -> TargetClient:
+        return TargetClient(
             target,
             provider,
             self._get_limiter(target),

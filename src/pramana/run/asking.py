@@ -1,6 +1,6 @@
 """From a request to a reply, within all limits: cache, budget, limiter, retries, then the provider.
 
-One `TextClient` serves one provider account, for cases and judges alike; a second, with the same limiter and budget,
+One `TargetClient` serves one provider account, for cases and judges alike; a second, with the same limiter and budget,
 serves embeddings; one with its own limiter serves speech recognition. Retries are bounded, typed and jittered: only
 temporary failures are retried. A parameter that the model rejects is left out from then on and named in the reply.
 Nothing here judges a reply.
@@ -133,7 +133,7 @@ class Budget(Spent, kw_only=True):
         if self.tokens >= self.max_total_tokens:
             return f"the run's limit of {self.max_total_tokens:,} token{'s' * (self.max_total_tokens > 1)} is reached"
         if self.unknown_tokens:
-            return "the run has a token limit, and a reply has no token counts"
+            return "the run has a token limit, and a reply has no token counts, so the tokens used are unknown"
         return ""
 
     def begin_request(self) -> None:
@@ -282,7 +282,7 @@ class RecognitionClient(Struct, frozen=True):
     """
 
     recognition: SpeechRecognition
-    client: "TextClient"
+    limited_client: "TargetClient"
 
     def supports_language(self, language: str) -> bool:
         return self.recognition.supports_language(language)
@@ -291,15 +291,15 @@ class RecognitionClient(Struct, frozen=True):
         clip = Speech((Utterance(Line(""), samples, ""),), language)
         try:
             # Purpose "judge": the call is already paid for, so it is transcribed even while the run stops.
-            return (await self.client(Request(self.client.target.model, (), {}, "judge", 0, clip))).text
+            return (await self.limited_client(Request(self.limited_client.target.model, (), {}, "judge", 0, clip))).text
         except ProviderError as error:
             if error.fatal:
-                self.client.stop(str(error), error)
+                self.limited_client.stop(str(error), error)
             raise
 
 
 @dataclass(slots=True)
-class TextClient:
+class TargetClient:
     """The client of one target; implements `Ask`."""
 
     target: Target
@@ -313,7 +313,7 @@ class TextClient:
     """Timeout per attempt, whatever the provider."""
     account_address: str = ""
     """The address of the account, which a target does not include; the cache uses it to keep servers apart."""
-    machine_slot: AbstractAsyncContextManager[None] = field(default_factory=nullcontext)
+    process_slot: AbstractAsyncContextManager[None] = field(default_factory=nullcontext)
     """A place on the machine, for providers that need one; the wait for it does not count toward the timeout."""
     agent_was_ready: asyncio.Event | None = None
     """Set once an agent has been ready for a call; None for text models."""
@@ -384,7 +384,7 @@ class TextClient:
         if not self.limiter.try_enter():
             await self.limiter.enter()
         try:
-            async with self.machine_slot:
+            async with self.process_slot:
                 while self.budget.may_requests_in_flight_reach_limit():
                     await self.budget.wait_for_request_end()
                 # Checked only now: while this request waited, the state may have changed.
@@ -421,7 +421,7 @@ class TextClient:
                 finally:
                     self._deadlines.stop_timeout(task)
                     self.budget.end_request()  # no await in between: waiters go on after the reply was counted
-                self.limiter.count_success()
+                self.limiter.record_success()
         finally:
             self.limiter.leave()
         return self._account_for_reply(request, sent_request, reply, start)

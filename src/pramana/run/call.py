@@ -125,7 +125,7 @@ class _CallEnded(Exception):
         self.reason = reason
 
 
-class _InterpreterPriority:
+class _FastThreadSwitching:
     """During calls, makes scoring threads release the interpreter's lock ten times as often.
 
     At Python's default of 5 ms, a frame that is due may wait for several threads in turn. Measured by the self-test on
@@ -147,7 +147,7 @@ class _InterpreterPriority:
             sys.setswitchinterval(self._usual)
 
 
-_interpreter_priority = _InterpreterPriority()
+_fast_thread_switching = _FastThreadSwitching()
 
 
 class Conversation:
@@ -194,7 +194,7 @@ class Conversation:
         # Resample before the first frame, in a thread: on the event loop it would delay other calls.
         self._microphone = await asyncio.to_thread(Microphone, self._channel.uplink, self._spoken)
         self._start = clock.monotonic()
-        _interpreter_priority.enter()
+        _fast_thread_switching.enter()
         listening = asyncio.create_task(self._receive_events())
         listening.add_done_callback(lambda _: self._record_end_reason("error"))
         try:
@@ -206,7 +206,7 @@ class Conversation:
         except TimeoutError:
             reason = "deadline"
         finally:
-            _interpreter_priority.leave()
+            _fast_thread_switching.leave()
             listening.cancel()
             (failure,) = await asyncio.gather(listening, return_exceptions=True)
             await self._channel.close()
@@ -219,7 +219,7 @@ class Conversation:
     async def _send_frames(self, max_call_s: float) -> None:
         while True:
             frame = self._microphone.frames
-            if (wait := self._pace.next_due_s(frame) - self._now()) > 0:
+            if (wait := self._pace.find_send_time_s(frame) - self._now()) > 0:
                 await asyncio.sleep(wait)
             if not self._microphone.is_speaking:
                 self._begin_line_or_end(frame * FRAME_S)
@@ -329,21 +329,25 @@ class Conversation:
                     if not self._microphone.is_speaking and self._answers.current.first_audible_s is not None:
                         self._enter("agent")
             elif event.kind == "interrupted":
-                await self._on_interruption(now)
+                await self._handle_reported_interruption(now)
             else:
-                self._note_event(event, now)
+                self._log_and_apply_event(event, now)
 
-    async def _on_interruption(self, now: float) -> None:
+    async def _handle_reported_interruption(self, now: float) -> None:
         found = self._answers.record_interruption(now)
         dropped = round(found.dropped_s, 6)
         if found.played_s is None:
-            detail = {"event": "interrupted", "ignored": "none of the caller's words was audible", "dropped_s": dropped}
+            detail = {
+                "event": "interrupted",
+                "ignored": "the agent neither sent an answer nor had one left to play",
+                "dropped_s": dropped,
+            }
             self._log_event(now, "unknown", detail=detail)
             return
         self._log_event(now, "interrupted", dropped_s=dropped, played_s=round(found.played_s, 6))
         await self._channel.interrupt(found.played_s)
 
-    def _note_event(self, event: Event, now: float) -> None:
+    def _log_and_apply_event(self, event: Event, now: float) -> None:
         more: dict[str, Any] = {"detail": dict(event.detail)} if event.detail else {}
         if event.kind in ("agent_text", "user_text"):
             more |= {"text": event.text, "final": event.final}
@@ -371,14 +375,15 @@ class Conversation:
     def _make_finished_call(self, reason: str) -> FinishedCall:
         import numpy as np
 
-        self._refuse_spoken_keys()
+        self._refuse_keys_spoken_by_agent()
         self._log_event(self._now(), "pace", **self._pace.to_log())
         self._log_event(self._now(), "end", reason=reason)
         seconds = max(self._microphone.frames * FRAME_S, self._playout.end)
         length = round(seconds * audio.RECORDING_SAMPLE_RATE)
-        tracks = [each.render(audio.RECORDING_SAMPLE_RATE, length) for each in (self._microphone, self._playout)]
+        caller = self._microphone.render_caller_channel(audio.RECORDING_SAMPLE_RATE, length)
+        agent = self._playout.render_agent_channel(audio.RECORDING_SAMPLE_RATE, length)
         return FinishedCall(
-            recording=audio.write_wav(np.stack(tracks, axis=1), audio.RECORDING_SAMPLE_RATE),
+            recording=audio.write_wav(np.stack((caller, agent), axis=1), audio.RECORDING_SAMPLE_RATE),
             log=b"".join(_encode_log_line(each) for each in self._log),
             answers=tuple(answer.text for answer in self._answers.all),
             were_answers_interrupted=tuple(answer.was_interrupted for answer in self._answers.all),
@@ -386,7 +391,7 @@ class Conversation:
             usage=Usage(*(total or None for total in self._usage)),
         )
 
-    def _refuse_spoken_keys(self) -> None:
+    def _refuse_keys_spoken_by_agent(self) -> None:
         """Refuse a call in which the agent said a key in pieces: each is clean, but together they hold the key."""
         pieces: dict[tuple[str, bool, str], list[str]] = {}
         for event in self._log:

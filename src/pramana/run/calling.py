@@ -31,7 +31,7 @@ from pramana.providers.voice.vocabulary import (
     VoiceProvider,
     is_backchannel,
 )
-from pramana.run.asking import TextClient
+from pramana.run.asking import TargetClient
 from pramana.run.call import Conversation, EnterStage, FinishedCall, Patience, StageCounter
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class CallProvider:
             # Only Pramana's own cascade sets this; the sound of all others is transcribed.
             "synthesised_here": isinstance(channel, CascadeChannel) and channel.is_synthesised_in_process,
         }
-        listened = _MonitoredChannel(channel, greets)
+        listened = _FailureReportingChannel(channel, greets)
         held = await Conversation(listened, speech.utterances, about, self.patience, enter).hold_call()
         reply = UntranscribedReply(
             "\n".join(answer for answer in held.answers if answer),
@@ -129,7 +129,7 @@ class CallProvider:
         wanted = [number for number, words in enumerate(held.answers) if number in cut or not words]
         answers, unwritten = list(held.answers), dict[int, str]()
         if wanted and self.recognition is not None and self.recognition.supports_language(reply.language):
-            clips = await asyncio.to_thread(_cut_answer_clips, held)
+            clips = await asyncio.to_thread(_extract_answer_clips, held)
             for number in wanted:
                 answers[number] = ""
                 if number in clips:
@@ -169,7 +169,7 @@ class CallProvider:
 class VoiceClient(Struct, frozen=True):
     """The voice client of a target: the call within the agent's limits, then its transcription; implements `Ask`."""
 
-    client: TextClient
+    client: TargetClient
     call_provider: CallProvider
 
     def __post_init__(self) -> None:
@@ -186,7 +186,7 @@ class VoiceClient(Struct, frozen=True):
         return await self.call_provider.transcribe_reply(reply)
 
 
-class _MonitoredChannel:
+class _FailureReportingChannel:
     """A channel that reports its failure as an event, so that what was said until then is recorded.
 
     Whether the agent greets is taken from the caller, which knows better than a vendor's description.
@@ -252,7 +252,7 @@ def _format_history(turns: tuple[Turn, ...]) -> str:
     return "\n".join(f"{'You' if turn.role == 'assistant' else 'The user'}: {turn.text}" for turn in turns)
 
 
-def _cut_answer_clips(finished_call: FinishedCall) -> "dict[int, Samples]":
+def _extract_answer_clips(finished_call: FinishedCall) -> "dict[int, Samples]":
     """Return the audible sound of the agent's answer to each line, as input for speech recognition.
 
     An answer lasts until the next line begins; an interrupted one until that line is over, and longer if the line is a

@@ -46,12 +46,12 @@ class Stop:
         return self.reason is not None
 
     def interrupt(self, error: KeyboardInterrupt) -> None:
-        """Stop because a user's function raised this; `raise_interrupt` raises it once the work has ended."""
+        """Stop because a user's function raised this; `reraise_user_interrupt` raises it once the work has ended."""
         self._interrupt = error
         self(INTERRUPTED_BY_USER_REASON)
 
-    def raise_interrupt(self) -> None:
-        """Raise what a user's function raised, if anything."""
+    def reraise_user_interrupt(self) -> None:
+        """Raise again the `KeyboardInterrupt` that a user's function raised, if any."""
         if self._interrupt is not None:
             raise self._interrupt
 
@@ -135,10 +135,10 @@ class WorkFeed(Generic[Work]):
         return asyncio.create_task(asyncio.to_thread(next, self._chunks, None))
 
 
-class ResultWindow:
-    """Bounds the number of results not yet taken, requests in flight included.
+class ResultBackpressure:
+    """Holds back new work while too many results are in flight or not yet taken.
 
-    Work is drawn when there is room; call `count_taken` when a result is used, from any thread. A run that stops does
+    Work is drawn when there is room; call `record_taken` when a result is used, from any thread. A run that stops does
     not wait.
     """
 
@@ -165,8 +165,8 @@ class ResultWindow:
             self._room.set()
         return piece
 
-    def count_taken(self) -> None:
-        """Count a result as taken."""
+    def record_taken(self) -> None:
+        """Record that one more result was taken."""
         self._taken_count += 1
         if self._loop:
             with suppress(RuntimeError):  # the run has ended, and its event loop with it
@@ -190,12 +190,12 @@ def identity(result: Result) -> Result:
 
 
 async def stream_results(
-    pools: Sequence[WorkerPool[Any, Any]], stop: Stop, window: ResultWindow | None = None
+    pools: Sequence[WorkerPool[Any, Any]], stop: Stop, backpressure: ResultBackpressure | None = None
 ) -> AsyncGenerator[list[Result]]:
     """Yield results in batches soon after their requests, until all is done or the run is stopped.
 
-    With a `window`, no request starts while it is full. Results come in lists, because passing each through a queue
-    would cost more than the rest of the engine.
+    With `backpressure`, no request starts while too many results are not yet taken. Results come in lists, because
+    passing each through a queue would cost more than the rest of the engine.
     """
     asked: list[tuple[Callable[[Any], Result], Any]] = []
     news, room = asyncio.Event(), asyncio.Event()
@@ -206,7 +206,9 @@ async def stream_results(
         nonlocal soon
         feed, ask, finish = pool.feed, pool.ask, pool.finish
         while not stop and (
-            piece := await window.draw_when_free(feed, stop) if window else feed.next_ready() or await feed.next()
+            piece := await backpressure.draw_when_free(feed, stop)
+            if backpressure
+            else feed.next_ready() or await feed.next()
         ):
             try:
                 asked.append((finish, await ask(piece)))
@@ -248,7 +250,7 @@ async def stream_results(
             if together:
                 yield [finish(each) for finish, each in together]
         await working
-        stop.raise_interrupt()
+        stop.reraise_user_interrupt()
     finally:
         working.cancel()
         await asyncio.gather(working, *(pool.feed.close() for pool in pools), return_exceptions=True)

@@ -73,7 +73,7 @@ class Limiter:
                 raise
             self._peak = max(self._peak, self.in_use)
 
-    def count_success(self) -> None:
+    def record_success(self) -> None:
         """Count a success; after a clean round at full use, raise the limit."""
         self.has_answered = True
         self._successes_since_cut += 1
@@ -102,7 +102,7 @@ class Limiter:
         """Pause growth: the provider has errors that are not about speed."""
         self._successes_since_cut = 0
 
-    def rate_limit_wait_s(self) -> float:
+    def remaining_rate_limit_wait_s(self) -> float:
         """Return the seconds left until the provider's rate limit ends."""
         return max(0.0, self._held_until - self._clock())
 

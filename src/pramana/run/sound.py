@@ -90,7 +90,7 @@ class Microphone:
             self._line = None
         return piece + self._quiet[: end - start - len(piece)]
 
-    def render(self, rate: int, sample_count: int) -> "Samples":
+    def render_caller_channel(self, rate: int, sample_count: int) -> "Samples":
         """Return the caller's sound on the recording's clock."""
         import numpy as np
 
@@ -118,7 +118,7 @@ class FramePacer:
         self._stalls: list[list[float]] = []
         """Intervals in which frames were later than `MAX_FRAME_LATENESS_S`, each with the maximum lateness."""
 
-    def next_due_s(self, frame: int) -> float:
+    def find_send_time_s(self, frame: int) -> float:
         """Return when to send a frame: when its sound is over, and not in one burst with other late frames."""
         return max((frame + 1) * FRAME_S, self._paced_until - (MAX_BURST_FRAMES - 1) * CATCH_UP_INTERVAL_S)
 
@@ -231,8 +231,8 @@ class Playout:
             )
         return dropped
 
-    def render(self, rate: int, sample_count: int) -> "Samples":
-        """Return all sound on the recording's clock; contiguous pieces are resampled as one."""
+    def render_agent_channel(self, rate: int, sample_count: int) -> "Samples":
+        """Return all sound of the agent on the recording's clock; contiguous pieces are resampled as one."""
         import numpy as np
 
         track: Samples = np.zeros(sample_count, np.int16)

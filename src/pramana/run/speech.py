@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pramana import audio
 from pramana.errors import escape_control_characters
 from pramana.model import Case, Line, Speech, Utterance
-from pramana.providers.voice.embedded import process_limits
+from pramana.providers.voice.embedded import process_slots
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
@@ -115,7 +115,7 @@ class SpeechMaker:
     async def _make_sound(self, case: Case, line: Line, language: str, conditions: str) -> "tuple[Samples, str]":
         recorded = await self._fetch(line.audio_url, case) if line.audio_url else None
         # espeak-ng takes a thousandth of the time it speaks; a neural voice would affect the times of agents.
-        async with process_limits.work if self._voice == "piper" and recorded is None else nullcontext():
+        async with process_slots.engine_work if self._voice == "piper" and recorded is None else nullcontext():
             return await asyncio.to_thread(self._render_line, line, recorded, language, conditions)
 
     def _render_line(self, line: Line, recorded: bytes | None, language: str, conditions: str) -> "tuple[Samples, str]":

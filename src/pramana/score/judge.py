@@ -206,7 +206,7 @@ class Judge(Struct, frozen=True):
 async def score_by_judge(judge: Judge, case: Case, reply: Reply) -> Check:
     """Score an `llm_judge` assertion."""
     criterion = (case.assertion.judge_prompt if case.assertion else None) or ""
-    output = describe_reply(reply.text, reply.tool_calls, max_call_length=None)
+    output = describe_reply(reply.text, reply.tool_calls, max_tool_call_length=None)
     mark = make_delimiter(output, criterion)
     prompts = JUDGE_PROMPTS[judge.prompt_order]
     turns = (
@@ -322,7 +322,7 @@ def _format_numbered_lines(texts: Sequence[str]) -> str:
 async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
     """Score whether a scenario's task was completed."""
     rubric, expected = RUBRICS.get(case.facets.category, GENERAL_RUBRIC), case.expected_outcome or ""
-    prompt, output = case.turns[-1].text, describe_reply(reply.text, reply.tool_calls, max_call_length=None)
+    prompt, output = case.turns[-1].text, describe_reply(reply.text, reply.tool_calls, max_tool_call_length=None)
     if len(case.script) > 1:  # each line with its answer, numbered
         prompt = _format_numbered_lines([line.text for line in case.script])
         if not reply.tool_calls or any(map(str.strip, (reply.text, *reply.answers))):  # calls belong to no line

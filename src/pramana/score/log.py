@@ -226,7 +226,7 @@ class CallLog:
                 )
         played = True
         for event in reversed(self._events):
-            if event.kind == "interrupted" or event.is_ignored_interruption:
+            if event.kind == "interrupted" or event.is_interruption_of_silence:
                 played = False  # earlier sound may have been dropped instead of played later
             elif event.kind == "agent_audio":
                 ends = event.read_seconds("plays") + event.read_seconds("seconds") if played else event.at_s
@@ -307,7 +307,7 @@ class _CallEvent:
         self.at_s = self.read_seconds("t")
 
     @property
-    def is_ignored_interruption(self) -> bool:
+    def is_interruption_of_silence(self) -> bool:
         """Whether this is an interruption of nothing audible; pending silence may have been dropped anyway."""
         detail = self.fields.get("detail")
         return self.kind == "unknown" and isinstance(detail, Mapping) and detail.get("event") == "interrupted"

@@ -55,7 +55,7 @@ Embed = Callable[[Sequence[str]], Awaitable[EmbeddedTexts]]
 """Raises `ProviderError` if there is no vector."""
 
 
-class Similarity:
+class SimilarityScorer:
     """Scores replies by their similarity to the ideals. One instance per run, shared by its workers."""
 
     def __init__(self, embed: Embed | None = None, model: str = MODEL) -> None:

@@ -6,7 +6,7 @@ compare them with: what the provider recognised with the caller's lines, the rec
 for the guard, with the agent's own transcript; never with the description of an expected outcome. What cannot be
 measured is None, with the reason. Nothing here accesses a network.
 
-`CallScoring` reads both by their digests, so that a call can be scored again later, or with other speech recognition,
+`CallScorer` reads both by their digests, so that a call can be scored again later, or with other speech recognition,
 from stored data only. It works in a thread, because transcription takes longer than the event loop may block, and not
 during a call of an embedded agent, whose times it would lengthen. If speech recognition fails, only measurements that
 need words are lost, never the times.
@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from pramana import audio
 from pramana.errors import InvalidInput, PramanaError, WeightsMissing
 from pramana.model import Case, Check, Outcome, RecordedCall, Reply
-from pramana.providers.voice.embedded import process_limits
+from pramana.providers.voice.embedded import process_slots
 from pramana.providers.voice.vocabulary import SpeechRecognition
 from pramana.score.evidence import GUARD_VERSION, GuardResult, check_evidence, trim_silences
 from pramana.score.log import CallLog
@@ -349,7 +349,8 @@ def _find_evidence_problem(measurements: CallMeasurements) -> str:
     """Return why a call is not usable as evidence; empty if it is."""
     times = measurements.times
     if not times.lines:
-        return f"the call ended before the caller's first line: {times.trouble or times.reason or 'its log has no end'}"
+        ended = times.trouble or times.reason or "its log has no `end` event"
+        return f"the call ended before the caller's first line: {ended}"
     for line in times.lines:
         if line.speech_end_s is None:
             return f"line {line.line + 1} of the caller is not audible in the recording"
@@ -363,7 +364,7 @@ def _find_evidence_problem(measurements: CallMeasurements) -> str:
             return f"no answer to line {line.line + 1} within {line.waited_s or 0:.1f} s"
     ignored = times.reason == "no_answer" and last.backchannel and last.talked_into  # as expected for a backchannel
     if times.reason not in ("done", "closed") and not ignored:
-        return f"the call was not completed: {times.reason or 'its log has no end'}"
+        return f"the call was not completed: {times.reason or 'its log has no `end` event'}"
     if not measurements.complete:
         return f"the call ended early, after line {last.line + 1} of the script: {times.trouble or times.reason}"
     return measurements.guard.reason if measurements.guard.is_tripped else ""
@@ -381,7 +382,7 @@ class _RecognitionFailed(Exception):
     """Speech recognition failed, with the reason."""
 
 
-class CallScoring:
+class CallScorer:
     """Implements `CaseScorer` for calls."""
 
     def __init__(self, read_blob: Callable[[str], bytes], ears: SpeechRecognition, *, by_whisper: bool = False) -> None:
@@ -393,7 +394,7 @@ class CallScoring:
         assert reply.call is not None  # noqa: S101 - only calls come here
         loop = asyncio.get_running_loop()
         try:
-            async with process_limits.work:
+            async with process_slots.engine_work:
                 return await loop.run_in_executor(_measuring_executor, self._measure, case, reply.call, loop)
         except PramanaError as error:
             return _make_unmeasured_check(str(error))

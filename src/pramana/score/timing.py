@@ -33,7 +33,7 @@ MAX_YIELD_S = 2.0
 """An agent that continues for longer than this has not yielded."""
 MAX_RELIABLE_LATENESS_S = 0.02
 """Maximum lateness of this machine; with more, a time reflects this machine instead of the agent."""
-_INCOMPLETE_REASONS: Final = frozenset({"closed", "error", "deadline", "no_answer"})
+_ABRUPT_END_REASONS: Final = frozenset({"closed", "error", "deadline", "no_answer"})
 
 DetectSpeech = Callable[["Samples"], Sequence[tuple[int, int]]]
 """Returns the spans of speech in samples at 16 kHz."""
@@ -286,7 +286,7 @@ class _CallMeasurement:
             return told
         last = line_index == len(self.log.lines) - 1
         until = self.log.ended if last else self._find_next_line_start(line_index)
-        if self.agent.find_spans_within(line_end_s, until) and not (last and self.log.reason in _INCOMPLETE_REASONS):
+        if self.agent.find_spans_within(line_end_s, until) and not (last and self.log.reason in _ABRUPT_END_REASONS):
             return None
         return max(0.0, until - line_end_s)
 

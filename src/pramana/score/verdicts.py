@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
-from pramana.jsonl import BadLine, parse_line
+from pramana.jsonl import BadJson, parse_line
 
 RUBRIC_SCORE_NAMES: Final = ("accuracy", "helpfulness", "naturalness", "efficiency")
 RATINGS_FORMAT: Final = (
@@ -117,7 +117,7 @@ def _find_final_object(answer: str) -> _FinalObject | None:
     for start in (*starts[:1], *starts[1:][-_MAX_BRACES:]):
         try:
             value = parse_line(text[start:])
-        except BadLine:
+        except BadJson:
             continue
         before = _OPENING_FENCE_RE.sub("", text[:start].rstrip()).rstrip()
         return _FinalObject(value, before) if isinstance(value, dict) else None

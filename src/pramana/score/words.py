@@ -67,7 +67,7 @@ def normalise_text(text: str, language: str) -> list[str]:
             f"a text of {len(text):,} characters cannot be compared word by word: {MAX_TEXT_LENGTH:,} are the most"
         )
     if get_primary_language(language) == "en":
-        return _replace_spoken_zeros(list(_iterate_english_words(plain)))
+        return _replace_spoken_zeros(list(_iterate_words_splitting_numbers(plain)))
     words = _split_words(plain)
     return [sign for word in words for sign in word] if is_compared_by_character(language) else words
 
@@ -173,7 +173,7 @@ _CANONICAL_WORDS: Final = {
 """Abbreviations of one word, and units, as plurals: a sign such as "$" does not state the number."""
 
 
-def _iterate_english_words(simplified_text: str) -> Iterator[str]:
+def _iterate_words_splitting_numbers(simplified_text: str) -> Iterator[str]:
     """Yield the words of a text, with numbers digit by digit."""
     for pattern, instead in (*_SIGN_REPLACEMENTS, *_CONTRACTIONS):
         simplified_text = pattern.sub(instead, simplified_text)

@@ -16,8 +16,8 @@ PromptCounts = Mapping[str, tuple[int, int]]
 """Scored results and passes by prompt."""
 
 
-class Contributors(StorePart):
-    """The scored results of known suites that contributors with a token submitted."""
+class ContributedResults(StorePart):
+    """The decided results of known suites that contributors with a token submitted."""
 
     def read_state(self, model: str) -> tuple[int, int]:
         """Return the numbers of days and of results of a model for known suites: both only grow."""
@@ -30,7 +30,7 @@ class Contributors(StorePart):
         """Return the hash of the suite with the most results of a model; None if there are none."""
         series = submission_series.c
         query = select(series.suite_hash).join_from(submissions, submission_series)
-        query = query.where(*_counts_for(model)).group_by(series.suite_hash)
+        query = query.where(*_make_counted_result_conditions(model)).group_by(series.suite_hash)
         found = self._fetch_value(query.order_by(func.count().desc(), series.suite_hash).limit(1))
         return None if found is None else unescape_text(found)
 
@@ -40,7 +40,7 @@ class Contributors(StorePart):
         columns = (table.contributor, table.day, series.prompt)
         counts = (func.count(), func.sum(cast(table.passed, Integer)))
         query = select(*columns, *counts).join_from(submissions, submission_series)
-        query = query.where(*_counts_for(model), series.suite_hash == escape_text(suite_hash))
+        query = query.where(*_make_counted_result_conditions(model), series.suite_hash == escape_text(suite_hash))
         found: dict[str, dict[str, dict[str, tuple[int, int]]]] = {}
         for contributor, day, prompt, results, passes in self._fetch_rows(query.group_by(*columns)):
             of_day = found.setdefault(contributor, {}).setdefault(day, {})
@@ -48,7 +48,7 @@ class Contributors(StorePart):
         return found
 
 
-def _counts_for(model: str) -> tuple[ColumnElement[bool], ...]:
+def _make_counted_result_conditions(model: str) -> tuple[ColumnElement[bool], ...]:
     """Return the conditions on results that count in the public watch of a model."""
     mine = (submission_series.c.model == escape_text(model), submission_series.c.verified.is_(True))
     return (*mine, submissions.c.contributor != ANONYMOUS, submissions.c.passed.is_not(None))

@@ -21,7 +21,7 @@ from pramana.model import Outcome, Run
 from pramana.store.engine import CHUNK_ROWS, Database, StorePart
 from pramana.store.records import escape_text, unescape_text
 from pramana.store.schema import cases, results, run_cases, runs, scorings
-from pramana.store.scoring import SCORING_LINK_COLUMNS, ScoringLink, count_outcomes, list_scorings_in_effect
+from pramana.store.scoring import SCORING_PRECEDENCE_COLUMNS, ScoringPrecedence, count_outcomes, list_scorings_in_effect
 
 _CacheKey = TypeVar("_CacheKey")
 _CacheValue = TypeVar("_CacheValue")
@@ -164,14 +164,14 @@ class History(StorePart):
 
         Empty if the run is read by its own verdicts.
         """
-        query = select(runs.c.id, scorings.c.label, *SCORING_LINK_COLUMNS)
+        query = select(runs.c.id, scorings.c.label, *SCORING_PRECEDENCE_COLUMNS)
         query = query.join_from(scorings, runs, scorings.c.run_no == runs.c.run_no)
         query = query.where(
             runs.c.id.in_([escape_text(run.id) for run in run_records]), scorings.c.finished.is_not(None)
         )
-        every: dict[str, dict[ScoringLink, str]] = {}
+        every: dict[str, dict[ScoringPrecedence, str]] = {}
         for run_id, label, *link in self._fetch_rows(query.order_by(scorings.c.scoring)):
-            every.setdefault(run_id, {})[ScoringLink(*link)] = unescape_text(label)
+            every.setdefault(run_id, {})[ScoringPrecedence(*link)] = unescape_text(label)
         found: dict[str, list[str]] = {}
         for run_id, labels in every.items():
             used = set(list_scorings_in_effect(list(labels))) - {0}
@@ -211,14 +211,17 @@ def _read_cache_keys(connection: Connection, run_records: Sequence[Run]) -> dict
     )
     as_of = {run.id: run.scoring for run in run_records}
     rows = connection.execute(query).all()
-    finished = select(scorings.c.run_no, *SCORING_LINK_COLUMNS).where(
+    finished = select(scorings.c.run_no, *SCORING_PRECEDENCE_COLUMNS).where(
         scorings.c.run_no.in_([row.run_no for row in rows]), scorings.c.finished.is_not(None)
     )
-    links: dict[int, list[ScoringLink]] = {}
+    precedences: dict[int, list[ScoringPrecedence]] = {}
     for run_no, *link in connection.execute(finished.order_by(scorings.c.scoring)):
-        links.setdefault(run_no, []).append(ScoringLink(*link))
+        precedences.setdefault(run_no, []).append(ScoringPrecedence(*link))
     return {
-        row.id: ((row.run_no, tuple(list_scorings_in_effect(links.get(row.run_no, ()), as_of.get(row.id)))), row.stored)
+        row.id: (
+            (row.run_no, tuple(list_scorings_in_effect(precedences.get(row.run_no, ()), as_of.get(row.id)))),
+            row.stored,
+        )
         for row in rows
     }
 

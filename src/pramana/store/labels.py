@@ -128,7 +128,7 @@ class Labels(StorePart):
                 for row in rows
             ]
 
-    def list_labelled_runs(self) -> list[str]:
+    def list_labelled_run_ids(self) -> list[str]:
         """Return the IDs of the runs with labels, newest first."""
         query: Select[Any] = (
             select(runs.c.id).where(runs.c.run_no.in_(select(labels.c.run_no))).order_by(runs.c.run_no.desc())

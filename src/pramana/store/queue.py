@@ -30,7 +30,7 @@ from pramana.store.records import (
     encode_json_column,
     escape_optional_text,
     escape_text,
-    read_row,
+    read_run_row,
     run_from_row,
     unescape_optional_text,
     unescape_text,
@@ -196,7 +196,7 @@ class RunQueue(StorePart):
         `holder` is the name of the claiming process. A claimed run is `running` again; each claim counts as an attempt.
         """
         with self._database.write_transaction() as connection:
-            row = read_row(connection, run_id, lock=True)
+            row = read_run_row(connection, run_id, lock=True)
             now = self._database.read_clock(connection)
             if row["status"] == "finished" or not _is_claimable(row, now):
                 return False
@@ -209,7 +209,7 @@ class RunQueue(StorePart):
         Otherwise a cancelled or given-up run is ended here, with the reason.
         """
         with self._database.write_transaction() as connection:
-            row = read_row(connection, run_id, lock=True)
+            row = read_run_row(connection, run_id, lock=True)
             now = self._database.read_clock(connection)
             if row["owner"] != "server" or row["status"] not in ACTIVE_STATUSES or not _is_claimable(row, now):
                 return False
@@ -239,7 +239,7 @@ class RunQueue(StorePart):
     def renew_lease(self, run_id: str, holder: str | None = None, lease_s: float = LEASE_S) -> bool:
         """Record a heartbeat and renew the lease; return False if `holder` no longer holds it."""
         with self._database.write_transaction() as connection:
-            row = read_row(connection, run_id, lock=True)
+            row = read_run_row(connection, run_id, lock=True)
             now = self._database.read_clock(connection)
             values: dict[str, Any] = {"heartbeat": now}
             if holder is not None and row["lease_holder"] != escape_text(holder):
@@ -258,7 +258,7 @@ class RunQueue(StorePart):
     def find_holder(self, run_id: str) -> str | None:
         """Return the name of the run's holder; None if it has none."""
         with self._database.read_transaction() as connection:
-            return unescape_optional_text(read_row(connection, run_id)["lease_holder"])
+            return unescape_optional_text(read_run_row(connection, run_id)["lease_holder"])
 
     def store_limits(self, run_id: str, limits: Mapping[str, Any]) -> None:
         """Store the limits of a run, so that it keeps them when it is resumed."""
@@ -298,7 +298,7 @@ class RunQueue(StorePart):
         hands the run over to the next server, and this attempt does not count.
         """
         with self._database.write_transaction() as connection:
-            row = read_row(connection, run_id, lock=True)
+            row = read_run_row(connection, run_id, lock=True)
             if row["lease_holder"] != escape_optional_text(holder) or (holder is None and row["status"] != "running"):
                 return False
             _record_end(connection, row, status, reason, notes)
@@ -307,7 +307,7 @@ class RunQueue(StorePart):
     def cancel(self, run_id: str) -> Run:
         """Cancel a run: at once if no process works on it, otherwise its process stops within seconds."""
         with self._database.write_transaction() as connection:
-            row = read_row(connection, run_id, lock=True)
+            row = read_run_row(connection, run_id, lock=True)
             if row["status"] not in ACTIVE_STATUSES:
                 raise StateConflict(f"run {row['id']} is no longer running: its status is {row['status']}")
             asked = row["cancelled"] or timestamp()
@@ -316,12 +316,12 @@ class RunQueue(StorePart):
                 _record_end(connection, row, "cancelled", CANCELLED_REASON)
             else:
                 record_change(connection, "run", row["id"], "cancelling")
-            return run_from_row(read_row(connection, run_id))
+            return run_from_row(read_run_row(connection, run_id))
 
     def requeue(self, run_id: str, limits: Mapping[str, Any] | None = None) -> Run:
         """Queue a run that ended early, so that a server resumes it; replace its limits if `limits` is set."""
         with self._database.write_transaction() as connection:
-            row = read_row(connection, run_id, lock=True)
+            row = read_run_row(connection, run_id, lock=True)
             if row["owner"] != "server":
                 raise StateConflict(
                     f"run {row['id']} was started on the command line",
@@ -335,7 +335,8 @@ class RunQueue(StorePart):
             of_watch = select(watch_runs.c.day).where(watch_runs.c.run_id == row["id"]).limit(1)
             if (day := connection.execute(of_watch).scalar_one_or_none()) is not None:
                 raise StateConflict(
-                    f"run {row['id']} is a day of a watch, which continues it by itself on {day}, and only then"
+                    f"run {row['id']} belongs to the day {day} of a watch; only the watch itself resumes it, and "
+                    "only on that day"
                 )
             values: dict[str, Any] = {
                 "status": "queued", "finished": None, "reason": None, "cancelled": None, "attempts": 0,
@@ -344,7 +345,7 @@ class RunQueue(StorePart):
                 values["limits"] = encode_json_column(dict(limits))
             connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
             record_change(connection, "run", row["id"], "queued")
-            return run_from_row(read_row(connection, run_id))
+            return run_from_row(read_run_row(connection, run_id))
 
 
 def refuse_if_held(row: RowMapping, now: float) -> None:

@@ -79,6 +79,11 @@ def escape_optional_text(text: str | None) -> str | None:
     return None if text is None else escape_text(text)
 
 
+def escape_or_none_if_blank(text: str | None) -> str | None:
+    """Escape text from a user without the blanks around it; return None if nothing is left."""
+    return escape_text(text.strip()) or None if text else None
+
+
 def unescape_optional_text(text: str | None) -> str | None:
     """Unescape a text that may be None."""
     return None if text is None else unescape_text(text)
@@ -115,8 +120,8 @@ RESULT_COLUMNS = (
 
 CHECK_COLUMNS = ("name", "version", "outcome", "reason", "value", "evidence")
 """Columns of a check, besides its result, its scoring and its position."""
-MEASURED_OUTCOME = "measured"
-"""Outcome column of a check that does not decide."""
+UNDECIDING_OUTCOME = "measured"
+"""The outcome column of a check that does not decide, whatever its outcome."""
 
 COMPRESSION_THRESHOLD_BYTES = 4096
 _LEVEL, _WINDOW, _MEMORY = 1, 13, 6
@@ -288,7 +293,7 @@ def check_to_row(check: Check) -> tuple[Any, ...]:
     if type(check.name) is not str or type(check.version) is not str or type(check.reason) is not str:
         raise TypeError("name, version and reason of a check must be text")  # plugins make checks too
     evidence = _encode_evidence(check.evidence) if check.evidence else None
-    outcome = check.outcome.value if check.decides else MEASURED_OUTCOME
+    outcome = check.outcome.value if check.decides else UNDECIDING_OUTCOME
     return escape_row(_require_storable_row(check.name, check.version, outcome, check.reason, check.value, evidence))
 
 
@@ -303,7 +308,7 @@ def check_from_row(row: Sequence[Any]) -> Check:
     """Return the check from the values of `CHECK_COLUMNS`."""
     name, version, outcome, reason, value, evidence = row
     found: Mapping[str, object] = {} if evidence is None else decode_json_column(evidence)
-    if outcome == MEASURED_OUTCOME:
+    if outcome == UNDECIDING_OUTCOME:
         return Check(
             unescape_text(name),
             unescape_text(version),
@@ -336,7 +341,7 @@ RunRef = Run | str
 """A run that was already read, so its row is not read again, or a run's ID."""
 
 
-def read_row(connection: Connection, run_id: str, *, lock: bool = False) -> RowMapping:
+def read_run_row(connection: Connection, run_id: str, *, lock: bool = False) -> RowMapping:
     """Return the row of a run; `lock` blocks other writers of the row until the transaction ends."""
     query = select(runs).where(runs.c.id == escape_text(run_id))
     found = connection.execute(query.with_for_update() if lock else query).mappings().first()
@@ -347,7 +352,7 @@ def read_row(connection: Connection, run_id: str, *, lock: bool = False) -> RowM
 
 def read_run(connection: Connection, run: RunRef) -> Run:
     """Return a run; query it only if an ID is passed."""
-    return run if isinstance(run, Run) else run_from_row(read_row(connection, run))
+    return run if isinstance(run, Run) else run_from_row(read_run_row(connection, run))
 
 
 def run_from_row(row: RowMapping) -> Run:

@@ -43,7 +43,7 @@ from pramana.store.scoring import (
     INSERT_CHECKS,
     count_outcomes,
     find_rescored_seqs,
-    list_scorings_before,
+    list_scorings_replaced_by,
     make_outcome_query,
     read_effective_scoring_labels,
     read_newest_checks,
@@ -175,7 +175,7 @@ class Results(StorePart):
     def iterate_rescored(self, run: Run, scoring: int) -> Iterator["RescoredResult"]:
         """Yield each result that a scoring rescored, before and after it, in the order of cases."""
         with self._database.read_transaction() as connection:
-            earlier = list_scorings_before(connection, run.number, scoring)
+            earlier = list_scorings_replaced_by(connection, run.number, scoring)
         for some in split_into_chunks(self._iterate_ordered_seqs(run)):
             with self._database.read_transaction() as connection:
                 new, failed = (find_rescored_seqs(connection, some, each) for each in (scoring, -scoring))
@@ -449,7 +449,8 @@ class ResultWriter:
                 row = (self._run_no, result.key.case, *result_to_row(result))
                 queue.append((result, row, [check_to_row(check) for check in result.checks]))
             except (TypeError, ValueError, RecursionError) as found:
-                told = f"the result of {result.key} is not plain data and was not stored: {found}"
+                named = f"the result of case {result.key.case} with {result.key.model}"
+                told = f"{named} is not plain data and was not stored: {found}"
                 self._defect = self._defect or StoreFailed(told)
         if queue:
             self._has_work.set()

@@ -40,10 +40,11 @@ from pramana.store.records import (
     case_to_json,
     encode_json_column,
     escape_optional_text,
+    escape_or_none_if_blank,
     escape_text,
     plan_to_plain,
-    read_row,
     read_run,
+    read_run_row,
     unescape_text,
 )
 from pramana.store.schema import cases, checks, labels, rejudgements, results, run_cases, run_models, runs, scorings
@@ -237,8 +238,8 @@ class Runs(StorePart):
                 "limits": None if limits is None else encode_json_column(dict(limits)),
                 "suite": escape_text(plan.suite),
                 "selection": encode_json_column(dict(plan.selection)) if plan.selection else None,
-                "name": _escape_unless_blank(name),
-                "note": _escape_unless_blank(note),
+                "name": escape_or_none_if_blank(name),
+                "note": escape_or_none_if_blank(note),
             }
             if holder is not None:
                 now = self._database.read_clock(connection)
@@ -272,7 +273,7 @@ class Runs(StorePart):
     def read(self, run_id: str) -> Run:
         """Return a run by its complete ID."""
         with self._database.read_transaction() as connection:
-            return self._run_from_row(connection, read_row(connection, run_id))
+            return self._run_from_row(connection, read_run_row(connection, run_id))
 
     def find(self, reference: str) -> Run:
         """Return a run by its ID, by the start of its ID, by its name in upper or lower case, or as `latest`.
@@ -452,9 +453,11 @@ class Runs(StorePart):
     def edit(self, run_id: str, changes: RunEdit) -> Run:
         """Change the name or the note of a run; empty text removes it."""
         check_struct_values(changes)
-        stated = {field: _escape_unless_blank(value) for field, value in asdict(changes).items() if value is not None}
+        stated = {
+            field: escape_or_none_if_blank(value) for field, value in asdict(changes).items() if value is not None
+        }
         with self._database.write_transaction() as connection:
-            row = read_row(connection, run_id, lock=True)
+            row = read_run_row(connection, run_id, lock=True)
             if stated:
                 connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), stated)
                 record_change(connection, "run", row["id"], "updated")
@@ -473,7 +476,7 @@ class Runs(StorePart):
         """
         with self._database.write_transaction() as connection:
             self._database.lock(connection, LockKey.SHARING_CASES)
-            row = read_row(connection, run_id, lock=True)
+            row = read_run_row(connection, run_id, lock=True)
             if unless_held:
                 refuse_if_held(row, self._database.read_clock(connection))
             run_no = row["run_no"]
@@ -497,11 +500,6 @@ def _make_model_rows(run_no: int, plan: Plan) -> list[tuple[int, str, str]]:
     others = (*(("judge", each) for each in plan.judges), ("embedder", plan.embedder), ("stt", plan.stt))
     named = (*(("target", each) for each in plan.targets), *others)
     return [(run_no, role, escape_text(each.typed)) for role, each in named if each]
-
-
-def _escape_unless_blank(text: str | None) -> str | None:
-    """Escape text from a user; None if it is blank."""
-    return escape_text(text.strip()) or None if text else None
 
 
 def _make_run_id(connection: Connection) -> str:

@@ -18,7 +18,7 @@ from pramana.model import OUTCOMES_BY_SEVERITY, Check, Outcome, ResultKey, Run, 
 from pramana.store.engine import Database, StorePart, record_change, timestamp
 from pramana.store.records import (
     CHECK_COLUMNS,
-    MEASURED_OUTCOME,
+    UNDECIDING_OUTCOME,
     RunRef,
     check_from_row,
     check_to_row,
@@ -37,7 +37,7 @@ INSERT_CHECKS = (
 KeyedChecks = tuple[ResultKey, tuple[Check, ...]]
 
 
-class ScoringLink(NamedTuple):
+class ScoringPrecedence(NamedTuple):
     """The columns of a finished scoring that decide which scorings a run is read by."""
 
     number: int
@@ -47,61 +47,65 @@ class ScoringLink(NamedTuple):
     """The newest scoring when this one was chosen as current; None if it was not chosen."""
 
 
-def find_current_scoring(links: Sequence[ScoringLink]) -> int:
+def find_current_scoring(precedences: Sequence[ScoringPrecedence]) -> int:
     """Return the scoring that was chosen as current, else the newest.
 
-    >>> find_current_scoring([ScoringLink(0, None, 1), ScoringLink(1, None, None)])
+    >>> find_current_scoring([ScoringPrecedence(0, None, 1), ScoringPrecedence(1, None, None)])
     0
-    >>> find_current_scoring([ScoringLink(0, None, 1), ScoringLink(1, None, None), ScoringLink(2, 0, None)])
+    >>> first, second = ScoringPrecedence(0, None, 1), ScoringPrecedence(1, None, None)
+    >>> find_current_scoring([first, second, ScoringPrecedence(2, 0, None)])
     2
     """
-    newest = max(each.number for each in links)
-    return next((each.number for each in links if each.newest_when_chosen == newest), newest)
+    newest = max(each.number for each in precedences)
+    return next((each.number for each in precedences if each.newest_when_chosen == newest), newest)
 
 
-def list_scorings_in_effect(links: Sequence[ScoringLink], scoring: int | None = None) -> list[int]:
+def list_scorings_in_effect(precedences: Sequence[ScoringPrecedence], scoring: int | None = None) -> list[int]:
     """Return the scorings that a run is read by, ascending: one (by default the current) and those that it extends.
 
-    >>> list_scorings_in_effect([ScoringLink(0, None, None), ScoringLink(1, None, None), ScoringLink(2, 0, None)])
+    >>> first, second = ScoringPrecedence(0, None, None), ScoringPrecedence(1, None, None)
+    >>> list_scorings_in_effect([first, second, ScoringPrecedence(2, 0, None)])
     [0, 2]
     """
-    if not links:
+    if not precedences:
         return []
-    bases = {each.number: each.extended_scoring for each in links}
-    found = [find_current_scoring(links) if scoring is None else scoring]
+    bases = {each.number: each.extended_scoring for each in precedences}
+    found = [find_current_scoring(precedences) if scoring is None else scoring]
     while earlier := [number for number in bases if number < found[-1]]:
         base = bases[found[-1]]
         found.append(max(earlier) if base is None else base)
     return found[::-1]
 
 
-SCORING_LINK_COLUMNS = (scorings.c.scoring, scorings.c.base, scorings.c.chosen)
+SCORING_PRECEDENCE_COLUMNS = (scorings.c.scoring, scorings.c.base, scorings.c.chosen)
 
 
 def read_effective_scoring_labels(connection: Connection, run_no: int, scoring: int | None = None) -> dict[int, str]:
     """Return number and label of the finished scorings that a run is read by, as of one (by default the current)."""
-    labels, links = _read_finished(connection, run_no)
+    labels, precedences = _read_finished(connection, run_no)
     if scoring is not None and scoring not in labels:
         raise NotFound(f"the run has no scoring {scoring}; it has {', '.join(map(str, labels))}")
-    return {number: labels[number] for number in list_scorings_in_effect(links, scoring)}
+    return {number: labels[number] for number in list_scorings_in_effect(precedences, scoring)}
 
 
-def list_scorings_before(connection: Connection, run_no: int, scoring: int) -> list[int]:
-    """Return the scorings that a run was read by before a rescoring, which may be unfinished."""
-    labels, links = _read_finished(connection, run_no)
+def list_scorings_replaced_by(connection: Connection, run_no: int, scoring: int) -> list[int]:
+    """Return the scorings that a rescoring, which may be unfinished, takes over from: those in effect before it."""
+    labels, precedences = _read_finished(connection, run_no)
     return [
-        number for number in list_scorings_in_effect(links, scoring if scoring in labels else None) if number != scoring
+        number
+        for number in list_scorings_in_effect(precedences, scoring if scoring in labels else None)
+        if number != scoring
     ]
 
 
-def _read_finished(connection: Connection, run_no: int) -> tuple[dict[int, str], list[ScoringLink]]:
-    """Return the labels of a run's finished scorings, and their links."""
-    query = select(scorings.c.label, *SCORING_LINK_COLUMNS).where(
+def _read_finished(connection: Connection, run_no: int) -> tuple[dict[int, str], list[ScoringPrecedence]]:
+    """Return the labels of a run's finished scorings, and what decides which of them the run is read by."""
+    query = select(scorings.c.label, *SCORING_PRECEDENCE_COLUMNS).where(
         scorings.c.run_no == run_no, scorings.c.finished.is_not(None)
     )
     rows = connection.execute(query.order_by(scorings.c.scoring)).all()
     return {row.scoring: unescape_text(row.label) for row in rows}, [
-        ScoringLink(row.scoring, row.base, row.chosen) for row in rows
+        ScoringPrecedence(row.scoring, row.base, row.chosen) for row in rows
     ]
 
 
@@ -175,7 +179,7 @@ def make_outcome_query(run_no: int, scoring_numbers: Sequence[int]) -> Select[tu
     """Return the query of each result's number and outcome (index in `OUTCOMES_BY_SEVERITY`) by newest checks."""
     each = checks.alias()
     newest = select(func.max(each.c.scoring)).where(each.c.seq == results.c.seq, each.c.scoring.in_(scoring_numbers))
-    places = {outcome.value: level for level, outcome in enumerate(OUTCOMES_BY_SEVERITY)} | {MEASURED_OUTCOME: -1}
+    places = {outcome.value: level for level, outcome in enumerate(OUTCOMES_BY_SEVERITY)} | {UNDECIDING_OUTCOME: -1}
     severity = case(places, value=checks.c.outcome)
     errored, unscored = OUTCOMES_BY_SEVERITY.index(Outcome.ERRORED), OUTCOMES_BY_SEVERITY.index(Outcome.UNSCORED)
     nothing = and_(results.c.output.is_(None), results.c.outcome != Outcome.SKIPPED.value)
@@ -206,8 +210,8 @@ class Scorings(StorePart):
         """Return a run's finished scorings, with their labels and start times."""
         with self._database.read_transaction() as connection:
             run_no = read_run(connection, run).number
-            labels, links = _read_finished(connection, run_no)
-            current = find_current_scoring(links) if links else None
+            labels, precedences = _read_finished(connection, run_no)
+            current = find_current_scoring(precedences) if precedences else None
             times = select(scorings.c.scoring, scorings.c.created).where(scorings.c.run_no == run_no)
             created = {row.scoring: row.created for row in connection.execute(times)}
         return [FinishedScoring(number, label, created[number], number == current) for number, label in labels.items()]
@@ -226,7 +230,7 @@ class Scorings(StorePart):
                 connection.execute(update(scorings).where(mine, scorings.c.scoring == number), {"chosen": newest})
             record_change(connection, "run", found.id, "updated")
 
-    def read_labels(self, run: RunRef) -> Mapping[int, str]:
+    def read_scoring_labels(self, run: RunRef) -> Mapping[int, str]:
         """Return the labels, by number, of the scorings that the run is read by; number 0 came with the replies."""
         with self._database.read_transaction() as connection:
             found = read_run(connection, run)
@@ -258,8 +262,8 @@ class Rescoring:
             connection.execute(select(runs.c.run_no).where(runs.c.run_no == self._run_no).with_for_update())
             highest = select(func.max(scorings.c.scoring)).where(scorings.c.run_no == self._run_no)
             self.number = int(connection.execute(highest).scalar_one()) + 1
-            labels, links = _read_finished(connection, self._run_no)
-            current = find_current_scoring(links) if links else None
+            labels, precedences = _read_finished(connection, self._run_no)
+            current = find_current_scoring(precedences) if precedences else None
             connection.execute(
                 insert(scorings),
                 {
@@ -279,7 +283,7 @@ class Rescoring:
             self._database.run_many(connection, INSERT_CHECKS, rows)
         self._added += len(keyed_checks)
 
-    def add_without_verdict(self, keyed_checks: Sequence[KeyedChecks]) -> None:
+    def add_undecided(self, keyed_checks: Sequence[KeyedChecks]) -> None:
         """Store checks without a verdict for results that have one: their cost counts, and they hide nothing."""
         with self._database.write_transaction() as connection:
             rows = _make_check_rows(connection, self._run_no, -self.number, keyed_checks)
@@ -331,6 +335,9 @@ def _make_check_rows(
     for key, made in keyed_checks:
         seq = seqs.get((key.case, escape_text(key.model), escape_text(key.variant), key.repeat))
         if seq is None:
-            raise NotFound(f"the run has no result of {key}, so it cannot be scored again")
+            raise NotFound(
+                f"the run has no result of case {key.case} with {key.model} ({key.variant}, repeat {key.repeat}), so "
+                "that result cannot be scored again"
+            )
         rows += [(seq, scoring, at, *check_to_row(check)) for at, check in enumerate(made)]
     return rows

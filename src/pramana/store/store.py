@@ -6,7 +6,7 @@ from typing import Literal
 from pramana import settings
 from pramana.store.alerts import Alerts
 from pramana.store.blobs import Blobs, UploadedRecordings
-from pramana.store.contributors import Contributors
+from pramana.store.contributors import ContributedResults
 from pramana.store.engine import Changes, Database
 from pramana.store.history import History
 from pramana.store.labels import Labels
@@ -44,7 +44,7 @@ class Store:
         self.tokens = Tokens(database)
         self.preferences = PreferencesStore(database)
         self.submissions = Submissions(database)
-        self.contributors = Contributors(database)
+        self.contributed_results = ContributedResults(database)
         self.watches = Watches(database)
         self.alerts = Alerts(database)
         self.changes = Changes(database)

@@ -155,7 +155,7 @@ _LAST_OUTPUT_QUERY = (
     " (SELECT max(day) FROM submissions WHERE series_no = wanted.series) AS last FROM wanted) found"
     " JOIN submission_cells cell ON cell.day = found.last AND cell.series_no = found.series"
 )
-_NEIGHBOURS_QUERY = (
+_DAY_AND_NEIGHBOUR_DAYS_QUERY = (
     "SELECT found.series, cell.day, cell.outputs, cell.all_outputs, cell.changed FROM ("
     " SELECT series, day AS near FROM wanted UNION"
     " SELECT series, (SELECT max(day) FROM submissions WHERE series_no = wanted.series AND day < wanted.day)"
@@ -179,8 +179,10 @@ class _PreparedResult(Struct):
     digest: bytes
     output_hash: bytes
     other_columns: tuple[Any, ...]
-    scored: bool
-    passed: bool
+    has_score: bool
+    """Whether a score was submitted; a verdict alone is not counted as scored."""
+    is_scored_and_passed: bool
+    """Whether a score was submitted and the result passed: by its verdict, or without one by its score."""
 
 
 class _DayOutputs:
@@ -194,8 +196,8 @@ class _DayOutputs:
 
 _NewOutputHashes = Mapping[tuple[int, str], set[bytes]]
 """Hashes of outputs by series and day."""
-_CountIncrements = Mapping[tuple[bool, str, str], list[int]]
-"""Increments of the counts of each model and day."""
+_DayCountIncrements = Mapping[tuple[bool, str, str], list[int]]
+"""Increments of the counts, by whether the suite is known, model and day."""
 
 
 class Submissions(StorePart):
@@ -239,8 +241,8 @@ class Submissions(StorePart):
                 number = numbers[(*each.model_and_suite_key, each.prompt_id)]
                 rows.append((number, *each.other_columns))
                 counts[_SUBMISSIONS] += 1
-                counts[_SCORED] += each.scored
-                counts[_PASSED] += each.passed
+                counts[_SCORED] += each.has_score
+                counts[_PASSED] += each.is_scored_and_passed
                 new[number, each.day].add(each.output_hash)
                 models[number] = each.model_and_suite_key[:2]
             touched = self._make_cell_rows(connection, new, models, days)
@@ -313,14 +315,14 @@ class Submissions(StorePart):
         connection: Connection,
         new_hashes: _NewOutputHashes,
         models_by_series: Mapping[int, tuple[bool, str]],
-        increments: _CountIncrements,
+        increments: _DayCountIncrements,
     ) -> list[tuple[Any, ...]]:
         """Add new outputs to their cells.
 
         Return the rows of the changed cells, and update the counts in `increments`.
         """
         if len(new_hashes) > len(models_by_series):  # several days of one series
-            return self._make_cell_rows_in_general_case(connection, new_hashes, models_by_series, increments)
+            return self._make_cell_rows_from_all_outputs(connection, new_hashes, models_by_series, increments)
         rows: list[tuple[Any, ...]] = []
         others: dict[tuple[int, str], set[bytes]] = {}
         last = {
@@ -342,19 +344,19 @@ class Submissions(StorePart):
             counts[_STEADY] += 1
             counts[_CHANGED] += changed
             rows.append((day, number, 1, output, changed))
-        return rows + self._make_cell_rows_in_general_case(connection, others, models_by_series, increments)
+        return rows + self._make_cell_rows_from_all_outputs(connection, others, models_by_series, increments)
 
-    def _make_cell_rows_in_general_case(
+    def _make_cell_rows_from_all_outputs(
         self,
         connection: Connection,
         new_hashes: _NewOutputHashes,
         models_by_series: Mapping[int, tuple[bool, str]],
-        increments: _CountIncrements,
+        increments: _DayCountIncrements,
     ) -> list[tuple[Any, ...]]:
-        """Add outputs in the general case: late results, several outputs, several days of one series."""
+        """Add outputs by comparing all outputs of the days around: late results, several outputs, several days."""
         series: dict[int, dict[str, _DayOutputs]] = {number: {} for number, _ in new_hashes}
         for number, day, outputs, joined, changed in self._query_with_rows(
-            connection, _NEIGHBOURS_QUERY, ("bigint", "text"), list(new_hashes)
+            connection, _DAY_AND_NEIGHBOUR_DAYS_QUERY, ("bigint", "text"), list(new_hashes)
         ):
             series[number][day] = _DayOutputs(outputs, int.from_bytes(joined), bool(changed))
         there = [(*cell, each) for cell, hashes in new_hashes.items() if cell[1] in series[cell[0]] for each in hashes]
@@ -525,7 +527,7 @@ def _prepare_results(
             batch.runner_version if each.runner_version is None else each.runner_version,
             *(each.result_hash, each.latency_ms, verdict, noted),
         )
-        scored = each.score is not None
+        has_score = each.score is not None
         made.append(
             _PreparedResult(
                 (known, each.model_id, suite),
@@ -534,8 +536,8 @@ def _prepare_results(
                 content,
                 identity,
                 row,
-                scored,
-                scored and bool(passed),
+                has_score,
+                has_score and bool(passed),
             )
         )
     if problems:

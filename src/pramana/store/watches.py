@@ -22,6 +22,7 @@ from pramana.store.records import (
     decode_json_column,
     encode_json_column,
     escape_optional_text,
+    escape_or_none_if_blank,
     escape_text,
     unescape_optional_text,
     unescape_text,
@@ -95,8 +96,8 @@ class WatchDay(Struct, frozen=True):
     """Why it is missing."""
     planned: int = 0
     answered: int = 0
-    features: str | None = None
-    """JSON."""
+    features_json: str | None = None
+    """What was measured of each prompt, as JSON; `watching.decode_features` reads it."""
     decision: Mapping[str, Any] | None = None
     ended: str | None = None
 
@@ -143,7 +144,7 @@ class EndedDay(Struct, frozen=True, kw_only=True):
     reason: str | None = None
     planned: int = 0
     answered: int = 0
-    features: str | None = None
+    features_json: str | None = None
     decision: Mapping[str, Any] | None = None
     basis: Mapping[str, Any] | None = None
     new_period_reason: str | None = None
@@ -155,9 +156,9 @@ class EncryptedChannel(Struct, frozen=True):
     """Where alerts are sent, as the columns of a watch."""
 
     delivery: str
-    """JSON, as it may be shown."""
+    """The channel as JSON, without its secrets, so that it may be shown."""
     delivery_secret: str | None
-    """Encrypted by the vault."""
+    """The URL and the signing secret of its webhook, encrypted by the vault; None if it has neither."""
 
 
 class Watches(StorePart):
@@ -179,8 +180,8 @@ class Watches(StorePart):
         with self._database.write_transaction() as connection:
             row = {
                 "id": _make_watch_id(connection),
-                "name": _escape_unless_blank(request.name),
-                "note": _escape_unless_blank(request.note),
+                "name": escape_or_none_if_blank(request.name),
+                "note": escape_or_none_if_blank(request.note),
                 "owner": owner,
                 "creator": escape_optional_text(creator),
                 "created": created,
@@ -286,7 +287,7 @@ class Watches(StorePart):
                 number = _find_next_period(connection, watch.number)
                 _insert_period(connection, watch.number, number, begins, ACCEPTED_REASON, note)
             else:
-                connection.execute(update(watch_periods).where(*accepted), {"note": _escape_unless_blank(note)})
+                connection.execute(update(watch_periods).where(*accepted), {"note": escape_or_none_if_blank(note)})
             record_change(connection, "watch", watch.id, "accepted")
         return next(each for each in self.list_periods(watch) if each.number == number)
 
@@ -350,11 +351,11 @@ class Watches(StorePart):
 
         return claim
 
-    def end_day(self, watch: Watch, day: str, ended: EndedDay, compared_days: int | None = None) -> WatchDay:
+    def end_day(self, watch: Watch, day: str, ended: EndedDay, expected_compared_days: int | None = None) -> WatchDay:
         """Store how a day ended, once: a day that ended before stays as it is. Return the day as stored.
 
-        `compared_days` is the number of earlier measured days of its period that the decision is based on; it raises
-        `StateConflict` if there are others by now, so that the caller decides anew.
+        `expected_compared_days` is the number of earlier measured days of its period that the decision is based on; if
+        there is another number of them by now, `StateConflict` is raised, so that the caller decides anew.
         """
         with self._database.write_transaction() as connection:
             _lock_watch(connection, watch)
@@ -369,7 +370,7 @@ class Watches(StorePart):
             same = (watch_days.c.watch_no == watch.number, watch_days.c.period == period)
             measured = (*same, watch_days.c.status == "measured", watch_days.c.day < day)
             count = connection.execute(select(func.count()).select_from(watch_days).where(*measured)).scalar_one()
-            if compared_days not in (None, count):
+            if expected_compared_days not in (None, count):
                 raise StateConflict(f"other days of watch {watch.shown_name} were measured meanwhile")
             if ended.basis is not None:
                 _extend_basis(connection, watch.number, period, ended.basis)
@@ -379,7 +380,7 @@ class Watches(StorePart):
                 "reason": escape_optional_text(ended.reason),
                 "planned": ended.planned,
                 "answered": ended.answered,
-                "features": escape_optional_text(ended.features),
+                "features": escape_optional_text(ended.features_json),
                 "decision": None if ended.decision is None else encode_json_column(ended.decision),
                 "ended": timestamp(),
             }
@@ -421,7 +422,7 @@ def _insert_period(
     connection: Connection, watch_no: int, period: int, begins: str, reason: str, note: str | None = None
 ) -> None:
     row = {"watch_no": watch_no, "period": period, "begins": begins, "created": timestamp()}
-    row |= {"reason": escape_text(reason), "note": _escape_unless_blank(note)}
+    row |= {"reason": escape_text(reason), "note": escape_or_none_if_blank(note)}
     connection.execute(insert(watch_periods), row)
 
 
@@ -499,7 +500,7 @@ def _day_from_row(row: RowMapping) -> WatchDay:
         reason=unescape_optional_text(row["reason"]),
         planned=row["planned"],
         answered=row["answered"],
-        features=unescape_optional_text(row["features"]),
+        features_json=unescape_optional_text(row["features"]),
         decision=None if row["decision"] is None else decode_json_column(row["decision"]),
         ended=row["ended"],
     )
@@ -528,8 +529,3 @@ def _make_watch_id(connection: Connection) -> str:
         new = f"w{clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         if connection.execute(select(watches.c.watch_no).where(watches.c.id == new)).first() is None:
             return new
-
-
-def _escape_unless_blank(text: str | None) -> str | None:
-    """Escape text from a user; None if it is blank."""
-    return escape_text(text.strip()) or None if text else None

@@ -16,7 +16,7 @@ from pramana.errors import (
     UnknownModel,
 )
 from pramana.model import Reply
-from pramana.providers.text.openai import OpenAI, Responses
+from pramana.providers.text.openai import OpenAI, OpenAIResponses
 
 from ...loopback.server import Fault, FaultKind
 from . import test_anthropic, test_google, test_openai
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("virtual_time")
 
 WIRES: dict[str, Callable[..., Reply]] = {
     "OpenAI chat": lambda **given: test_openai.ask_server(make=OpenAI, **given),
-    "OpenAI responses": lambda **given: test_openai.ask_server(make=Responses, **given),
+    "OpenAI responses": lambda **given: test_openai.ask_server(make=OpenAIResponses, **given),
     "Anthropic": test_anthropic.ask_server,
     "Google": test_google.ask_server,
 }

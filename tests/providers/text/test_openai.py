@@ -30,7 +30,7 @@ from pramana.errors import (
 from pramana.loopback.voice import ReceivedRequest
 from pramana.model import Provider, Reply, Request, Turn, Usage
 from pramana.providers.accounts import Account
-from pramana.providers.text.openai import OpenAI, Responses
+from pramana.providers.text.openai import OpenAI, OpenAIResponses
 
 from ...loopback.openai import CHAT_FIELDS, RESPONSES_FIELDS, OpenAIWire
 from ...loopback.server import Answer, Fault, FaultKind, Loopback, Wire
@@ -49,7 +49,7 @@ MESSAGES: Any = [{"role": turn.role, "content": turn.text} for turn in TURNS]
 T = typing.TypeVar("T")
 Make = Callable[[Account], Provider]
 CHAT: Make = OpenAI
-BOTH = pytest.mark.parametrize("make", [OpenAI, Responses])
+BOTH = pytest.mark.parametrize("make", [OpenAI, OpenAIResponses])
 
 
 def serve(use: Callable[[Loopback], Awaitable[T]], wire: Wire | None = None, **given: Any) -> T:

@@ -14,7 +14,7 @@ from pramana.errors import BrokenReply, RateLimited, Rejected, Unavailable
 from pramana.loopback.voice import ReceivedRequest
 from pramana.model import Reply, Request, Turn, Usage
 from pramana.providers.accounts import Account
-from pramana.providers.text.openai import Responses
+from pramana.providers.text.openai import OpenAIResponses
 
 from ...loopback.openai import OpenAIWire
 from ...loopback.server import Answer, Fault, Loopback, Wire, make_event
@@ -42,7 +42,7 @@ def serve(use: Callable[[Loopback], Awaitable[T]], wire: Wire | None = None, **g
 
 
 async def ask(server: Loopback, request: Request | None = None) -> Reply:
-    provider = Responses(Account(server.url, KEY, 20.0))
+    provider = OpenAIResponses(Account(server.url, KEY, 20.0))
     try:
         return await provider.ask(request or Request("gpt-5", TURNS, {"temperature": 0}))
     finally:
@@ -132,7 +132,7 @@ def test_our_request_equals_that_of_the_sdk() -> None:
             )
             await client.models.list()
         parameters = {"temperature": 0, "top_p": 0.9, "max_tokens": 100, "reasoning": {"effort": "low"}}
-        provider = Responses(Account(server.url, KEY))
+        provider = OpenAIResponses(Account(server.url, KEY))
         await provider.ask(Request("gpt-5", TURNS, parameters))
         assert await provider.models() == ["loopback-large", "loopback-small"]
         await provider.close()
@@ -226,7 +226,7 @@ def test_without_deltas_the_text_comes_from_the_last_event() -> None:
 
 def test_a_list_of_models_of_another_shape_breaks_the_reply() -> None:
     async def use(server: Loopback) -> list[str]:
-        provider = Responses(Account(server.url, KEY))
+        provider = OpenAIResponses(Account(server.url, KEY))
         try:
             return await provider.models()
         finally:

@@ -21,7 +21,7 @@ from pramana.model import Provider, Reply, Request, ToolCall, Turn
 from pramana.providers.accounts import Account
 from pramana.providers.text.anthropic import Anthropic
 from pramana.providers.text.google import Google
-from pramana.providers.text.openai import OpenAI, Responses
+from pramana.providers.text.openai import OpenAI, OpenAIResponses
 
 from ...loopback.anthropic import AnthropicWire
 from ...loopback.google import GoogleWire
@@ -43,7 +43,7 @@ REQUEST = Request("m", (Turn("user", "Weather?"),))
 WHOLE = Request("m", (Turn("user", "Weather?"),), {"stream": False})
 PROVIDERS: dict[str, tuple[Callable[[Account], Provider], type[OpenAIWire | AnthropicWire | GoogleWire]]] = {
     "chat": (OpenAI, OpenAIWire),
-    "responses": (Responses, OpenAIWire),
+    "responses": (OpenAIResponses, OpenAIWire),
     "anthropic": (Anthropic, AnthropicWire),
     "google": (Google, GoogleWire),
 }

@@ -15,7 +15,7 @@ T = TypeVar("T")
 QUICK_FIELDS: Any = {
     "first_byte_s": 0.02,
     "hangover_s": 0.1,
-    "answer_s": 0.4,
+    "audible_answer_s": 0.4,
     "leading_silence_s": 0.05,
     "sending_speed": 50.0,
     "transcript_delay_s": 0.05,

@@ -178,7 +178,7 @@ def test_the_server_log_and_our_clock_agree(ready: ShippedAgent) -> None:
         channel = await open_channel(ready, server)
         heard = await take_turn(ready, channel)
         await channel.close()
-        return heard, server.turns()[0]
+        return heard, server.logged_answers()[0]
 
     heard, logged = serve(ready, use, script)
     first = next(each.received_at for each in heard if any(event.audio for event in each.events))
@@ -229,7 +229,7 @@ def test_an_agent_that_is_given_a_greeting_speaks_first(greeting: str | None, gr
 
 @each_of("ready", ALL, ids=str)
 def test_barge_in_interrupts_the_answer(ready: ShippedAgent) -> None:
-    script = quick_script(answer_s=3.0, sending_speed=4.0)
+    script = quick_script(audible_answer_s=3.0, sending_speed=4.0)
 
     async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
         channel = EncodedChannel(await open_channel(ready, server))
@@ -288,7 +288,7 @@ def test_a_close_in_mid_turn_is_a_classified_event(ready: ShippedAgent) -> None:
 
 @each_of("ready", ALL, ids=str)
 def test_unknown_events_are_logged_and_ignored(ready: ShippedAgent) -> None:
-    heard, _ = call_agent(ready, quick_script(unknown_event=True, large_event=True))
+    heard, _ = call_agent(ready, quick_script(unknown_event=True, large_unknown_event=True))
     names = [[*event.detail.values()] for event in flatten_events(heard, "unknown")]
     assert [name for [name, *_] in names if "unheard" in str(name)] == [
         "unheard-of" if ready in (TWILIO, PIPECAT) else "loopback.unheard_of"
@@ -481,7 +481,7 @@ def test_twilio_marks_are_returned_after_playback() -> None:
         assert agent.stopped
         return [*before, *agent.marks], spoken, call
 
-    marks, _, call = serve(TWILIO, use, quick_script(answer_s=5.0, leading_silence_s=0.0))
+    marks, _, call = serve(TWILIO, use, quick_script(audible_answer_s=5.0, leading_silence_s=0.0))
     assert [name for name, _ in marks] == ["answer 1"]
     # 5 s of sound arrive within 0.1 s; the mark goes back 5 s of the caller's frames after the first of them.
     frames_of = [json.loads(each) for each in call.received]

@@ -23,10 +23,10 @@ from pramana.providers.voice.cascade import (
     SPOKEN_STYLE_PROMPT,
     Cascade,
     CascadeChannel,
-    RecognitionChain,
+    RecognitionByLanguage,
     make_embedded_cascade,
 )
-from pramana.providers.voice.embedded import EmbeddedRecognition, EmbeddedSynthesis, ProcessLimits, Slot
+from pramana.providers.voice.embedded import EmbeddedRecognition, EmbeddedSynthesis, ProcessSlots, Slot
 from pramana.providers.voice.vocabulary import CallSetup
 from pramana.run.call import Conversation, FinishedCall, Patience
 
@@ -160,7 +160,7 @@ class LanguageRecognition:
 
 
 def test_the_first_recognition_that_supports_the_language_is_used() -> None:
-    ears = RecognitionChain(LanguageRecognition("first", "de"), LanguageRecognition("second", "de", "en"))
+    ears = RecognitionByLanguage(LanguageRecognition("first", "de"), LanguageRecognition("second", "de", "en"))
     heard = [asyncio.run(ears.transcribe(np.zeros(1, np.int16), each)) for each in ("de", "en")]
     assert heard == ["first de", "second en"]
     assert [ears.supports_language(each) for each in ("de", "en", "fr")] == [True, True, False]
@@ -262,7 +262,7 @@ def test_a_too_long_turn_is_an_error_and_never_truncated(monkeypatch: pytest.Mon
     monkeypatch.setattr("pramana.providers.voice.cascade.MAX_TURN_S", 0.8)
     scene = Scenario([speak_line("I would like to know when all of you open tomorrow.")])
     asyncio.run(scene.play())
-    assert [str(each) for each in scene.failed] == ["a turn is longer than 0.8 s without a pause"] * 2
+    assert [str(each) for each in scene.failed] == ["the caller spoke for more than 0.8 s without a pause"] * 2
     assert scene.requests == []
 
 
@@ -302,10 +302,10 @@ class Worker:
 
 
 def test_concurrent_embedded_calls_are_limited_to_the_verified_number() -> None:
-    machine, busy = ProcessLimits(8), Worker()
+    slots, busy = ProcessSlots(8), Worker()
 
     async def go() -> None:
-        places = [machine.call if number % 4 else machine.alone for number in range(24)]
+        places = [slots.call if number % 4 else slots.embedded_call for number in range(24)]
         await asyncio.gather(*(busy.work(place, str(number)) for number, place in enumerate(places)))
 
     asyncio.run(go())
@@ -314,18 +314,18 @@ def test_concurrent_embedded_calls_are_limited_to_the_verified_number() -> None:
 
 
 def test_embedded_calls_and_other_embedded_work_take_turns() -> None:
-    machine, busy = ProcessLimits(), Worker()
+    slots, busy = ProcessSlots(), Worker()
 
     async def go() -> None:
         async with asyncio.TaskGroup() as group:
             for number in range(3):
-                group.create_task(busy.work(machine.alone, f"call {number}"))
+                group.create_task(busy.work(slots.embedded_call, f"call {number}"))
             await asyncio.sleep(0)
             for number in range(2):  # while the first call is held
-                group.create_task(busy.work(machine.work, f"work {number}"))
+                group.create_task(busy.work(slots.engine_work, f"work {number}"))
             await asyncio.sleep(0.03)  # they go on by now
             assert busy.began == ["call 0", "work 0", "work 1"]
-            group.create_task(busy.work(machine.work, "later"))
+            group.create_task(busy.work(slots.engine_work, "later"))
 
     asyncio.run(go())
     assert busy.began == ["call 0", "work 0", "work 1", "call 1", "later", "call 2"]
@@ -333,23 +333,23 @@ def test_embedded_calls_and_other_embedded_work_take_turns() -> None:
 
 
 def test_a_cancelled_waiter_blocks_no_one_else() -> None:
-    machine, busy = ProcessLimits(), Worker()
+    slots, busy = ProcessSlots(), Worker()
 
     async def go() -> None:
-        async with machine.work:
-            impatient = asyncio.create_task(busy.work(machine.alone, "impatient"))
+        async with slots.engine_work:
+            impatient = asyncio.create_task(busy.work(slots.embedded_call, "impatient"))
             await asyncio.sleep(0)
-            patient = asyncio.create_task(busy.work(machine.work, "patient"))
+            patient = asyncio.create_task(busy.work(slots.engine_work, "patient"))
             await asyncio.sleep(0)
             assert busy.began == []
             impatient.cancel()
             await patient
-        admitted = asyncio.create_task(busy.work(machine.alone, "never"))
-        async with machine.work:
+        admitted = asyncio.create_task(busy.work(slots.embedded_call, "never"))
+        async with slots.engine_work:
             await asyncio.sleep(0)
         admitted.cancel()  # admitted by now, though it does not know it yet
         await asyncio.gather(admitted, impatient, return_exceptions=True)
-        await busy.work(machine.alone, "last")
+        await busy.work(slots.embedded_call, "last")
 
     asyncio.run(asyncio.wait_for(go(), 5))
     assert busy.began == ["patient", "last"]
@@ -357,9 +357,9 @@ def test_a_cancelled_waiter_blocks_no_one_else() -> None:
 
 @real_time()
 def test_two_event_loops_of_one_process_share_the_machine() -> None:
-    machine, busy = ProcessLimits(), Worker()
+    slots, busy = ProcessSlots(), Worker()
     both = [
-        threading.Thread(target=lambda name=name: asyncio.run(busy.work(machine.alone, name, 0.1)))
+        threading.Thread(target=lambda name=name: asyncio.run(busy.work(slots.embedded_call, name, 0.1)))
         for name in ("one", "two")
     ]
     for thread in both:

@@ -249,7 +249,7 @@ def test_a_turn_is_recognised_and_answered() -> None:
         "output_audio_tokens": 5,
     }
     assert found[-1].text == "completed"
-    (logged,) = server.turns()
+    (logged,) = server.logged_answers()
     assert (logged.call, logged.asked, logged.leading_silence_s) == (0, MODEL, 0.05)
 
 
@@ -258,9 +258,11 @@ def test_the_server_log_and_our_clock_agree() -> None:
         channel = await open_channel(server)
         heard = await take_turn(channel, pace_s=0.02)
         await channel.close()
-        return next(each.received_at for each in heard if any(event.audio for event in each.events)), server.turns()[0]
+        return next(
+            each.received_at for each in heard if any(event.audio for event in each.events)
+        ), server.logged_answers()[0]
 
-    at, logged = serve(use, Script(first_byte_s=0.25, hangover_s=0.1, answer_s=0.1))
+    at, logged = serve(use, Script(first_byte_s=0.25, hangover_s=0.1, audible_answer_s=0.1))
     assert 0.25 <= logged.sent_at - logged.speech_end_at < 0.5
     assert 0 <= at - logged.sent_at < 0.1
 
@@ -306,7 +308,7 @@ def test_barge_in_interrupts_the_answer() -> None:
         await channel.close()
         return heard, sent
 
-    heard, sent = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, answer_s=3.0, sending_speed=2.0))
+    heard, sent = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, audible_answer_s=3.0, sending_speed=2.0))
     found = [(event.kind, event.text) for event in flatten_events(heard, "interrupted", "turn_done")]
     assert found[:2] == [("interrupted", ""), ("turn_done", "interrupted")]
     assert not sent
@@ -320,7 +322,7 @@ def test_an_answer_that_is_sent_but_still_playing_is_interrupted() -> None:
         await channel.close()
         return before + after
 
-    heard = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, answer_s=20.0, sending_speed=1000.0))
+    heard = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, audible_answer_s=20.0, sending_speed=1000.0))
     assert [event.kind for event in flatten_events(heard, "turn_done", "interrupted")] == ["turn_done", "interrupted"]
 
 
@@ -352,7 +354,9 @@ def test_no_text_of_an_interrupted_answer_leaks_into_the_next() -> None:
     async def use(server: VoiceLoopback) -> FinishedCall:
         return await Conversation(await open_channel(server), lines, {"rate": 24000}, Patience(5, 30)).hold_call()
 
-    script = Script(first_byte_s=0.05, hangover_s=0.1, answer_s=2.0, sending_speed=1.2, text="So it is, and so it was.")
+    script = Script(
+        first_byte_s=0.05, hangover_s=0.1, audible_answer_s=2.0, sending_speed=1.2, text="So it is, and so it was."
+    )
     held = serve(use, script)
     assert held.answers[1] == script.text
     log = [json.loads(each) for each in held.log.splitlines()]
@@ -408,7 +412,7 @@ def test_a_close_in_mid_turn_is_an_event() -> None:
 
 def test_unknown_messages_are_logged_and_ignored() -> None:
     for large in (False, True):
-        heard = call_agent(quick_script(unknown_event=True, large_event=large))
+        heard = call_agent(quick_script(unknown_event=True, large_unknown_event=large))
         assert [event.detail for event in flatten_events(heard, "unknown")] == [{"event": "loopbackUnheardOf"}] * 2
         assert flatten_events(heard, "turn_done")
         assert not flatten_events(heard, "error")

@@ -270,7 +270,7 @@ def test_a_turn_is_recognised_and_answered() -> None:
         "output_audio_tokens": 4,
     }
     assert found[-1].text == "completed"
-    (logged,) = server.turns()
+    (logged,) = server.logged_answers()
     assert (logged.call, logged.asked, logged.leading_silence_s) == (0, MODEL, 0.05)
 
 
@@ -279,9 +279,11 @@ def test_the_server_log_and_our_clock_agree() -> None:
         channel = await open_channel(server)
         heard = await take_turn(channel, pace_s=0.02)
         await channel.close()
-        return next(each.received_at for each in heard if any(event.audio for event in each.events)), server.turns()[0]
+        return next(
+            each.received_at for each in heard if any(event.audio for event in each.events)
+        ), server.logged_answers()[0]
 
-    at, logged = serve(use, Script(first_byte_s=0.25, hangover_s=0.1, answer_s=0.1))
+    at, logged = serve(use, Script(first_byte_s=0.25, hangover_s=0.1, audible_answer_s=0.1))
     assert logged.speech_end_at is not None
     assert 0.25 <= logged.sent_at - logged.speech_end_at < 0.5
     assert 0 <= at - logged.sent_at < 0.1
@@ -321,7 +323,7 @@ def test_an_agent_may_speak_first() -> None:
         while "turn_done" not in kinds:
             kinds += [event.kind for event in (await channel.receive()).events]
         await channel.close()
-        return kinds, server.turns()[0]
+        return kinds, server.logged_answers()[0]
 
     kinds, logged = serve(use, quick_script(greets=True))
     assert "agent_audio" in kinds
@@ -360,7 +362,7 @@ def test_barge_in_interrupts_the_answer() -> None:
         await channel.close()
         return before + after, server.calls[0]
 
-    heard, call = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, answer_s=3.0, sending_speed=2.0))
+    heard, call = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, audible_answer_s=3.0, sending_speed=2.0))
     found = [event.kind for event in flatten_events(heard, "user_speech_start", "interrupted", "turn_done", "error")]
     assert found[:4] == ["user_speech_start", "user_speech_start", "interrupted", "turn_done"]
     assert flatten_events(heard, "turn_done")[0].text == "cancelled"
@@ -380,7 +382,7 @@ def test_an_answer_that_is_sent_but_still_playing_is_interrupted() -> None:
         await channel.close()
         return before + after
 
-    heard = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, answer_s=20.0, sending_speed=1000.0))
+    heard = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, audible_answer_s=20.0, sending_speed=1000.0))
     kinds = [event.kind for event in flatten_events(heard, "turn_done", "interrupted")]
     assert kinds == ["turn_done", "interrupted"]
 
@@ -442,7 +444,9 @@ def test_no_text_of_an_interrupted_answer_leaks_into_the_next() -> None:
         held = await Conversation(await open_channel(server), lines, {"rate": 24000}, Patience(5, 30)).hold_call()
         return held, [json.loads(each)["type"] for each in server.calls[0].sent]
 
-    script = Script(first_byte_s=0.05, hangover_s=0.1, answer_s=2.0, sending_speed=1.2, text="So it is, and so it was.")
+    script = Script(
+        first_byte_s=0.05, hangover_s=0.1, audible_answer_s=2.0, sending_speed=1.2, text="So it is, and so it was."
+    )
     held, sent = serve(use, script)
     after = sent[len(sent) - sent[::-1].index("input_audio_buffer.speech_started") :]
     assert after[:5] == [
@@ -500,7 +504,7 @@ def test_a_close_in_mid_turn_is_a_classified_event() -> None:
 
 def test_unknown_events_are_logged_and_ignored() -> None:
     for large in (False, True):
-        heard = call_agent(quick_script(unknown_event=True, large_event=large))
+        heard = call_agent(quick_script(unknown_event=True, large_unknown_event=large))
         names = [event.detail["event"] for event in flatten_events(heard, "unknown")]
         assert names == ["session.created", "loopback.unheard_of", "loopback.unheard_of"]
         assert flatten_events(heard, "turn_done")
@@ -527,7 +531,7 @@ def test_an_announced_sample_rate_is_used() -> None:
     assert len(join_sound(heard)) == int(0.45 * 32000)
     wrong = expect_refusal(quick_script(wrong_rate=96000))
     assert isinstance(wrong, Rejected)
-    assert "format of sound" in str(wrong)
+    assert "sound format" in str(wrong)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,9 @@ def test_endless_messages_before_the_call_is_ready_are_an_error(monkeypatch: pyt
             sent += 1
             await asyncio.sleep(0)
 
-    with pytest.raises(BrokenReply, match=r"Desk \(127.0.0.1:\d+\) sent too much before the call was established"):
+    with pytest.raises(
+        BrokenReply, match=r"Desk \(127.0.0.1:\d+\) sent too many or too large messages before the call was established"
+    ):
         serve_call(send_messages)
     assert sent >= 50
 
@@ -90,7 +92,7 @@ def test_endless_bytes_before_the_call_is_ready_are_an_error(monkeypatch: pytest
         for _ in range(200):
             await socket.send_str(big)
 
-    with pytest.raises(BrokenReply, match="sent too much before the call was established"):
+    with pytest.raises(BrokenReply, match="sent too many or too large messages before the call was established"):
         serve_call(send_bytes)
 
 

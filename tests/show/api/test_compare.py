@@ -369,7 +369,7 @@ def test_a_comparison_is_computed_once_until_a_run_is_rescored(client: Client, m
     client.get(f"{address}&anyJudge=true")
     client.get(f"/api/compare?base={new}&new={base}")
     assert len(worked_out) == 3
-    scorings = Scorings.read_labels
-    monkeypatch.setattr(Scorings, "read_labels", lambda self, run: {**scorings(self, run), 1: "again"})
+    scorings = Scorings.read_scoring_labels
+    monkeypatch.setattr(Scorings, "read_scoring_labels", lambda self, run: {**scorings(self, run), 1: "again"})
     client.get(address)
     assert len(worked_out) == 4

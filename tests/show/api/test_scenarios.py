@@ -508,7 +508,7 @@ scenarios = st.fixed_dictionaries(
 def test_stored_and_exported_scenarios_equal_the_sent_ones(given_: list[dict[str, Any]]) -> None:
     """Without a server: round trips through JSON, the stored form and YAML."""
     sent = [Scenario.model_validate(each) for each in given_]
-    kept = [msgspec.json.decode(msgspec.json.encode(each.to_stored()), type=model.Scenario) for each in sent]
+    kept = [msgspec.json.decode(msgspec.json.encode(each.to_model_scenario()), type=model.Scenario) for each in sent]
     problems = Problems()
     located = parse_scenarios("".join(iterate_scenarios_yaml([kept])), problems)
     assert list(problems) == []
@@ -535,7 +535,7 @@ def test_a_server_round_trips_scenarios(client: Client, given_: list[dict[str, A
 
 
 def to_api_json(values: dict[str, Any]) -> dict[str, Any]:
-    return to_api_fields(Scenario.model_validate(values).to_stored())
+    return to_api_fields(Scenario.model_validate(values).to_model_scenario())
 
 
 def to_api_fields(scenario: model.Scenario) -> dict[str, Any]:

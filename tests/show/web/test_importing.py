@@ -199,7 +199,7 @@ def test_mode_fail_refuses_all_files_if_one_id_exists(clean_bench: Bench, tmp_pa
 def make_checked_document(text: str) -> CheckedDocument:
     placed = read_document(text, Problems())
     places = [each.find_field_position("id") for each in placed]
-    scenarios = [each.scenario.to_stored() for each in placed]
+    scenarios = [each.scenario.to_model_scenario() for each in placed]
     return CheckedDocument(
         text, (), [LocatedValidScenario(each, at.line, at.column) for each, at in zip(scenarios, places, strict=True)]
     )

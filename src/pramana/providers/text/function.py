@@ -126,7 +126,7 @@ class FunctionProvider:
         calls = (f"{each.id} {each}".encode("utf-8", "surrogatepass") for each in reply.tool_calls)
         texts = (reply.text, reply.served_model, reply.fingerprint, reply.finish_reason, *reply.dropped)
         held = self._keys.occur_in("\n".join(filter(None, texts)))
-        return held or any(map(self._keys.is_in_json, (reply.raw or b"", *calls)))
+        return held or any(map(self._keys.occur_in_json, (reply.raw or b"", *calls)))
 
     def _make_reply(self, returned: object) -> Reply:
         """Return a function's return value as a reply, with the text as a plain `str` whatever its class."""

@@ -202,7 +202,7 @@ _TOOL_CALL_TYPES = ("function_call", "custom_tool_call")
 """Output items that call the client's tools; OpenAI's own tools run on its servers."""
 
 
-class Responses(VendorProvider):
+class OpenAIResponses(VendorProvider):
     """An account at OpenAI, used through the responses API.
 
     Every turn is an input item in place, system turns too: `instructions` would move them to the front. The format has

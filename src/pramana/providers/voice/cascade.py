@@ -250,7 +250,7 @@ class _FixedModelProvider:
         await self.provider.close()
 
 
-class RecognitionChain:
+class RecognitionByLanguage:
     """Several speech recognition engines; the first that supports the language is used."""
 
     def __init__(self, *ears: SpeechRecognition) -> None:
@@ -347,7 +347,7 @@ class CascadeChannel(InProcessChannel):
                     speaking = True
                     self._on_speech_start()
                 elif speaking and len(said) > most:
-                    raise ProviderError(f"a turn is longer than {MAX_TURN_S:g} s without a pause")
+                    raise ProviderError(f"the caller spoke for more than {MAX_TURN_S:g} s without a pause")
                 elif speaking and signal == "end":
                     speaking = False
                     self._put_events(Event("user_speech_stop"))

@@ -58,7 +58,7 @@ _ERROR_CLASS_BY_CLOSE_CODE: Mapping[int, ErrorClass | None] = {
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
-class _Condition(Struct, frozen=True):
+class _MatchCondition(Struct, frozen=True):
     path: DataPath
     values: tuple[Any, ...] | None
     """None: only presence is checked."""
@@ -96,19 +96,19 @@ class DeclaredWire:
             "downlink": msgspec.to_builtins(self.downlink),
         }
         self._rules = [
-            (each, None if each.match is None else _parse_conditions(each.match)) for each in given.downlink.rules
+            (each, None if each.match is None else _parse_match_conditions(each.match)) for each in given.downlink.rules
         ]
         self._takes_binary = any(each.binary for each in given.downlink.rules) or given.framing != "json"
-        self._turn_end = None if given.turn_end.match is None else _parse_conditions(given.turn_end.match)
+        self._turn_end = None if given.turn_end.match is None else _parse_match_conditions(given.turn_end.match)
         self._announcements = [
-            (link, announced, _parse_conditions(announced.match))
+            (link, announced, _parse_match_conditions(announced.match))
             for link, announced in (("uplink", given.uplink.announced), ("downlink", given.downlink.announced))
             if announced and announced.match is not None
         ]
-        self._handshake_steps: deque[tuple[_Condition, ...] | list[Any]] = deque()
+        self._handshake_steps: deque[tuple[_MatchCondition, ...] | list[Any]] = deque()
         for step in given.handshake:
             if step.wait is not None:
-                self._handshake_steps.append(_parse_conditions(step.wait))
+                self._handshake_steps.append(_parse_match_conditions(step.wait))
             self._handshake_steps.append(step.send)
         self._ready = self.capabilities.ready_on_connect
         self._message_name_paths = _find_message_type_paths(given)
@@ -395,20 +395,20 @@ def _replace_long_text(text: str, max_length: int) -> str:
     return _remove_surrogates(text) if len(text) <= max_length else f"({len(text):,} characters)"
 
 
-def _parse_conditions(match: MatchConditions) -> tuple[_Condition, ...]:
+def _parse_match_conditions(match: MatchConditions) -> tuple[_MatchCondition, ...]:
     made = []
     for text, value in match.items():
         path = parse_path(text)
         if not isinstance(value, Mapping):
-            made.append(_Condition(path, (value,)))
+            made.append(_MatchCondition(path, (value,)))
         elif "one_of" in value:
-            made.append(_Condition(path, tuple(value["one_of"])))
+            made.append(_MatchCondition(path, tuple(value["one_of"])))
         else:
-            made.append(_Condition(path, None, value["present"]))
+            made.append(_MatchCondition(path, None, value["present"]))
     return tuple(made)
 
 
-def _match_all(conditions: Sequence[_Condition], data: Any) -> bool:
+def _match_all(conditions: Sequence[_MatchCondition], data: Any) -> bool:
     return data is not None and all(each.matches(data) for each in conditions)
 
 

@@ -42,7 +42,7 @@ RuleEvent = Literal[
 """Event kinds for rules; `ready`, `turn_done` and `closed` come from `handshake`, `turn_end` and `close`."""
 
 MIN_RATE, MAX_RATE = 4000, 192_000
-MAX_SILENCE_MS = 60_000
+MAX_TURN_END_SILENCE_MS = 60_000
 MAX_RULES = 1000
 
 
@@ -229,8 +229,8 @@ def find_description_problems(description: Description) -> DescriptionProblems:
         yield "turn_end", "turn_end needs match, silence_ms or both: a message or a silence that ends the agent's turn"
     if end.match is not None:
         yield from _check_match(end.match, "turn_end.match")
-    if end.silence_ms is not None and not 100 <= end.silence_ms <= MAX_SILENCE_MS:
-        yield "turn_end.silence_ms", f"silence_ms must be 100 to {MAX_SILENCE_MS}, found {end.silence_ms}"
+    if end.silence_ms is not None and not 100 <= end.silence_ms <= MAX_TURN_END_SILENCE_MS:
+        yield "turn_end.silence_ms", f"silence_ms must be 100 to {MAX_TURN_END_SILENCE_MS}, found {end.silence_ms}"
     yield from _check_templates(description.interrupt, "interrupt", INTERRUPT_SCOPE)
     yield from _check_templates(description.bye, "bye", MESSAGE_SCOPE)
     for code in description.close:
@@ -360,7 +360,7 @@ def _check_announced(announced: Announced | None, location: str, *, has_dial: bo
     if announced.match is not None:
         yield from _check_match(announced.match, f"{location}.match")
     elif not has_dial:
-        yield location, "match is missing: without a dial, only a message can announce the format"
+        yield location, "match is missing: a description without `dial` needs the message that announces the format"
     if (announced.format is None) == (announced.codec is None and announced.rate is None):
         yield location, "write either format (the path of a text such as pcm_16000) or codec and rate, not both"
     for name in ("format", "codec", "rate"):

@@ -1,7 +1,7 @@
 """Voice agents in this process: their calls, the embedded engines as their parts, and the limits on concurrent work.
 
 Whisper recognises and espeak-ng speaks, both in threads. Calls and the work of embedded engines take turns: each waits
-for a slot, and `ProcessLimits` does not know what it is used for.
+for a slot, and `ProcessSlots` does not know what it is used for.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class BenchRecognition(EmbeddedRecognition):
         super().__init__("bench")
 
     async def transcribe(self, samples: "Samples", language: str) -> str:
-        async with process_limits.work:
+        async with process_slots.engine_work:
             return await super().transcribe(samples, language)
 
 
@@ -143,22 +143,24 @@ def _fit_to_duration(text: str, language: str, max_duration_s: float) -> str:
 
 MAX_CALLS_PER_PROCESS = 8
 """Calls per process, of any provider: the clock is proven for as many."""
-_SlotKind = Literal["call", "alone", "work"]
+_SlotKind = Literal["call", "embedded_call", "engine_work"]
 
 
-class ProcessLimits:
+class ProcessSlots:
     """Limits concurrent work in one process, so that a call's times are the agent's and not those of our queue.
 
-    A call takes one of a few slots. A call whose agent uses the embedded engines is `alone`: no other such call runs
-    beside it, and no other `work` of those engines (measuring calls, transcribing them, prompting the embedded model).
-    They take turns, so that neither waits for long: after a call comes the work that is waiting by then, and after that
-    the next call. It supports several event loops, as a process may have.
+    A call takes one of a few slots. A call whose agent uses the embedded engines is an `embedded_call`: no other such
+    call runs beside it, and no `engine_work` (measuring calls, transcribing them, prompting the embedded model). They
+    take turns, so that neither waits for long: after a call comes the work that is waiting by then, and after that the
+    next call. It supports several event loops, as a process may have.
     """
 
     def __init__(self, max_calls: int = MAX_CALLS_PER_PROCESS) -> None:
-        self.call, self.alone, self.work = (Slot(self, kind) for kind in ("call", "alone", "work"))
+        self.call, self.embedded_call, self.engine_work = (
+            Slot(self, kind) for kind in ("call", "embedded_call", "engine_work")
+        )
         self._most = max_calls
-        self._in_use: dict[_SlotKind, int] = {"call": 0, "alone": 0, "work": 0}
+        self._in_use: dict[_SlotKind, int] = {"call": 0, "embedded_call": 0, "engine_work": 0}
         self._waiting: list[_SlotRequest] = []
         self._lock = threading.Lock()
 
@@ -186,22 +188,22 @@ class ProcessLimits:
         """Release a slot and admit those waiting."""
         with self._lock:
             self._in_use[kind] -= 1
-            if kind == "alone":  # this call's work is waiting or soon will be, and goes before the next call
-                self._waiting.sort(key=lambda each: each.kind != "work")
+            if kind == "embedded_call":  # this call's work is waiting or soon will be, and goes before the next call
+                self._waiting.sort(key=lambda each: each.kind != "engine_work")
             self._admit_waiting()
 
     def _admit_waiting(self) -> None:
-        someone_wants_to_be_alone = False
+        embedded_call_waits = False
         for waiting in list(self._waiting):
             taken = self._in_use
-            place = taken["call"] + taken["alone"] < self._most
+            place = taken["call"] + taken["embedded_call"] < self._most
             if waiting.kind == "call":
                 free = place
-            elif waiting.kind == "alone":
-                free = place and not taken["alone"] and not taken["work"] and not someone_wants_to_be_alone
-                someone_wants_to_be_alone = True
+            elif waiting.kind == "embedded_call":
+                free = place and not taken["embedded_call"] and not taken["engine_work"] and not embedded_call_waits
+                embedded_call_waits = True
             else:
-                free = not taken["alone"] and not someone_wants_to_be_alone
+                free = not taken["embedded_call"] and not embedded_call_waits
             if free:
                 self._waiting.remove(waiting)
                 with suppress(RuntimeError):  # its event loop is closed
@@ -213,16 +215,16 @@ class ProcessLimits:
 class Slot:
     """A slot of one kind, for `async with`."""
 
-    def __init__(self, limits: ProcessLimits, kind: _SlotKind) -> None:
-        self._machine, self._kind = limits, kind
+    def __init__(self, slots: ProcessSlots, kind: _SlotKind) -> None:
+        self._slots, self._kind = slots, kind
 
     async def __aenter__(self) -> None:
-        await self._machine.acquire(self._kind)
+        await self._slots.acquire(self._kind)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._machine.release(self._kind)
+        self._slots.release(self._kind)
 
 
 @dataclass(eq=False, slots=True)
@@ -238,5 +240,5 @@ def _admit(admission: asyncio.Future[None]) -> None:
         admission.set_result(None)
 
 
-process_limits = ProcessLimits()
-"""The limits of this process."""
+process_slots = ProcessSlots()
+"""The slots of this process."""

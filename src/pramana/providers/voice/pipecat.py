@@ -76,7 +76,7 @@ def _convert_field(value: int | bytes, expected: type, name: str) -> int | str |
     if expected is str and isinstance(value, bytes):
         return value.decode()  # invalid UTF-8 raises a ValueError
     if not isinstance(value, expected):
-        raise ValueError(f"{name} is of another type")  # noqa: TRY004
+        raise ValueError(f"the field {name} has the wrong type")  # noqa: TRY004
     return value
 
 
@@ -129,4 +129,4 @@ def _read_varint(data: bytes, offset: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * count)
         if byte < 0x80:
             return value & 0xFFFF_FFFF_FFFF_FFFF, offset + count + 1
-    raise ValueError("a number has no end")
+    raise ValueError(f"a number is longer than {_MAX_VARINT_BYTES} bytes")

@@ -157,7 +157,9 @@ class RealtimeWire(SessionWire):
         down = _parse_format((audio.get("output") or {}).get("format") or session.get("output_audio_format"))
         if up is None or down is None:
             return [
-                Event("error", "the session has a format of sound that is not known here", error=_UNSUPPORTED_FORMAT)
+                Event(
+                    "error", "the session has a sound format that Pramana does not support", error=_UNSUPPORTED_FORMAT
+                )
             ]
         self.uplink, self.downlink, self._ready = up, down, True
         return [Event("ready", detail={"session": require_text(session.get("id") or "")})]

@@ -134,7 +134,10 @@ class SocketChannel:
             heard = await self._receive_message()
             self._early_events.append(heard)
             if len(self._early_events) > MAX_EARLY_EVENTS or self._early_bytes > MAX_EARLY_BYTES:
-                raise BrokenReply(f"{self._http.failures.provider_label} sent too much before the call was established")
+                raise BrokenReply(
+                    f"{self._http.failures.provider_label} sent too many or too large messages before the call was "
+                    "established"
+                )
             for event in heard.events:
                 await self._send(event.messages_to_send)
                 if event.kind in ("error", "closed"):

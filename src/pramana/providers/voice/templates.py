@@ -48,7 +48,7 @@ class TemplateScope(Struct, frozen=True):
     """Names with a value in every call."""
     sometimes_known: frozenset[str] = frozenset()
     """Names that need a default, or an entry whose key ends in `?`."""
-    is_known_by_path_root: Mapping[str, bool] = {}
+    is_always_known_by_path_root: Mapping[str, bool] = {}
     """Names with a path below them, as `message` in `message.id`; True: whether the value exists is checked on use."""
 
     def allows(self, name: str) -> bool:
@@ -56,11 +56,11 @@ class TemplateScope(Struct, frozen=True):
         return (
             name in self.always_known
             or name in self.sometimes_known
-            or (bool(dot) and root in self.is_known_by_path_root)
+            or (bool(dot) and root in self.is_always_known_by_path_root)
         )
 
     def is_always_known(self, name: str) -> bool:
-        return name in self.always_known or self.is_known_by_path_root.get(name.partition(".")[0], False)
+        return name in self.always_known or self.is_always_known_by_path_root.get(name.partition(".")[0], False)
 
 
 @lru_cache(4096)
@@ -256,7 +256,7 @@ def find_template_problems(
                     {
                         *scope.always_known,
                         *scope.sometimes_known,
-                        *(f"{root}.NAME" for root in scope.is_known_by_path_root),
+                        *(f"{root}.NAME" for root in scope.is_always_known_by_path_root),
                     }
                 )
                 near = suggest_similar(hole.name, known)

@@ -83,7 +83,7 @@ def make_app_without_gate(serving: App) -> FastAPI:
             serving.on_run_queued = jobs.wake
             scheduler = make_scheduler(serving)
             scheduler.start()
-            serving.on_watch_started, serving.request_watch_check = scheduler.wake, scheduler.request_check
+            serving.on_watch_started, serving.request_watch_check = scheduler.wake, scheduler.request_measurement
             serving.request_watch_confirmation = scheduler.request_confirmation
         try:
             yield

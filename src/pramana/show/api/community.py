@@ -180,7 +180,7 @@ def _read_and_collect_problems(body: bytes, body_type: type[_Submitted]) -> _Sub
         value = jsonl.parse_rfc8259(body.decode(), refuse_infinite=True)
     except UnicodeDecodeError as error:
         raise InvalidInput.from_problems([Problem(f"not UTF-8, from byte {error.start + 1:,}", "body")]) from None
-    except jsonl.BadLine as bad:
+    except jsonl.BadJson as bad:
         raise InvalidInput.from_problems([Problem(f"not valid JSON: {bad.message}", "body", 1, bad.column)]) from None
     problems: list[Problem] = []
     value = _convert_to_snake_case(value, body_type, "", problems)

@@ -12,7 +12,7 @@ from pramana.app.sameness import SameListView, SameView
 from pramana.app.views import PageRequest
 from pramana.errors import InvalidInput
 from pramana.request import Limits
-from pramana.sameness import SameRequest
+from pramana.sameness import SamenessRequest
 from pramana.show.api.envelope import (
     AppDependency,
     Body,
@@ -30,19 +30,21 @@ router = APIRouter(tags=["same"])
 
 
 @add_fields_of(
-    SameRequest,
+    SamenessRequest,
     scenarios=(RunBody.model_fields["scenarios"].annotation, RunBody.model_fields["scenarios"]),
     limits=(LimitsBody | None, None),
 )
 class SameBody(Body):
     """A test of two endpoints to start."""
 
-    def to_request(self) -> SameRequest:
-        """Return the body as a `SameRequest`."""
-        sent = {name: getattr(self, name) for name in type(self).model_fields if name in SameRequest.__struct_fields__}
+    def to_request(self) -> SamenessRequest:
+        """Return the body as a `SamenessRequest`."""
+        sent = {
+            name: getattr(self, name) for name in type(self).model_fields if name in SamenessRequest.__struct_fields__
+        }
         limits: LimitsBody | None = sent["limits"]
         sent |= {"models": tuple(sent["models"]), "scenarios": make_selection(sent["scenarios"])}
-        return SameRequest(**{**sent, "limits": limits.to_limits() if limits else Limits()})
+        return SamenessRequest(**{**sent, "limits": limits.to_limits() if limits else Limits()})
 
 
 @router.post(

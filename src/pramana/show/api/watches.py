@@ -26,7 +26,7 @@ from pramana.show.api.envelope import (
     take_page,
 )
 from pramana.show.api.runs import RunBody
-from pramana.watch_request import AlertDelivery, WatchRequest
+from pramana.watch_request import AlertDestination, WatchRequest
 
 router = APIRouter(tags=["watches"])
 _BADGES_BY_LEVEL = {
@@ -49,9 +49,9 @@ class WebhookBody(Body):
         None, min_length=1, max_length=MAX_SECRET_LENGTH, description="Signs what is sent, with HMAC-SHA256"
     )
 
-    def to_delivery(self) -> AlertDelivery:
-        """Return the body as an `AlertDelivery`."""
-        return AlertDelivery(url=self.url, secret=self.secret)
+    def to_delivery(self) -> AlertDestination:
+        """Return the body as an `AlertDestination`."""
+        return AlertDestination(url=self.url, secret=self.secret)
 
 
 @add_fields_of(

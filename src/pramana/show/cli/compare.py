@@ -209,7 +209,7 @@ def _print_conclusions(
     compared_sides: "ComparedSides", view: "FullComparisonView", decision: "ExitDecision | None"
 ) -> None:
     """Print what was compared, the conclusions, and the numbers behind them."""
-    from pramana.analyse.changes import TIMES_WITH_LIMIT
+    from pramana.analyse.changes import TIME_MEASURES_WITH_LIMIT
     from pramana.app.comparison_sides import describe_request_differences
 
     found, changed = compared_sides.comparison, compared_sides.measured_changes
@@ -222,7 +222,7 @@ def _print_conclusions(
     if decision:
         click.echo(terminal.wrap_text(decision.sentence))
     for each in changed:
-        covered = decision is not None and decision.exit_code and each.what in TIMES_WITH_LIMIT
+        covered = decision is not None and decision.exit_code and each.what in TIME_MEASURES_WITH_LIMIT
         if each.sentence and not covered:
             click.echo(terminal.wrap_text(each.sentence))
     if differences := describe_request_differences(each.detail for each in compared_sides.request_differences):

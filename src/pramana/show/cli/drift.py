@@ -232,7 +232,7 @@ class _LiveMeasurement:
 
     def show_progress(self, progress: "Progress") -> None:
         """Show the progress of a run that did not exist when the display was opened."""
-        self._live.set_expected(progress.run.expected)
+        self._live.set_expected_count(progress.run.expected)
         self._live(progress)
 
 
@@ -261,7 +261,7 @@ def _check_one(store: "Store", watch: "Watch", *, quiet: bool) -> _CheckedWatch:
     day, code, message = None, 0, ""
     try:
         with _open_live_measurement(watch, "measuring today", quiet=quiet) as live:
-            measurement = asyncio.run(measure_day(store, watch, progress=live.show_progress, stop=live.stop))
+            measurement = asyncio.run(measure_day(store, watch, on_progress=live.show_progress, stop=live.stop))
         day = measurement.day
         if day.status == "measuring":
             was_interrupted = measurement.run is not None and measurement.run.status == "interrupted"
@@ -340,7 +340,7 @@ def confirm(reference: str | None, *, budget_usd: float | None, quiet: bool, as_
         watch = store.watches.find(reference)
         with _open_live_measurement(watch, "confirming", quiet=quiet or as_json) as live:
             run = asyncio.run(
-                confirm_watch(store, watch, budget_usd=budget_usd, progress=live.show_progress, stop=live.stop)
+                confirm_watch(store, watch, budget_usd=budget_usd, on_progress=live.show_progress, stop=live.stop)
             )
         view = report_watch(store, watch, 0)
     code = 0 if run.status == "finished" else 130 if run.status == "interrupted" else 3

@@ -14,7 +14,7 @@ from pramana.show.cli.options import JSON_OPTION, GroupedCommand, open_local_sto
 if TYPE_CHECKING:
     from pramana.scheduling import SchedulerEvent
     from pramana.store.store import Store
-    from pramana.watch_request import AlertDelivery
+    from pramana.watch_request import AlertDestination
 
 VARIABLE_PREFIX = "env:"
 _Command = Callable[..., Any]
@@ -47,9 +47,9 @@ def add_alert_options(command: _Command) -> _Command:
 
 def make_alert_delivery(
     webhook: str | None, secret_variable: str | None, command: str | None
-) -> "AlertDelivery | None":
+) -> "AlertDestination | None":
     """Return where alerts are sent, from the options; None if there are none."""
-    from pramana.watch_request import AlertDelivery
+    from pramana.watch_request import AlertDestination
 
     if webhook is None and command is None:
         if secret_variable is not None:
@@ -60,7 +60,7 @@ def make_alert_delivery(
     if command is not None and secret_variable is not None:
         raise click.UsageError("--webhook-secret-env cannot be combined with --on-alert: a command needs no secret")
     is_variable = webhook is not None and webhook.startswith(VARIABLE_PREFIX)
-    return AlertDelivery(
+    return AlertDestination(
         url=None if is_variable else webhook,
         url_variable=webhook.removeprefix(VARIABLE_PREFIX) if webhook is not None and is_variable else None,
         secret_variable=secret_variable,
@@ -145,7 +145,11 @@ def _describe_delivery(event: "SchedulerEvent") -> str:
     what = f"{delivery.alert.level} {delivery.alert.id}"
     if delivery.error is None:
         return f"{what} was delivered to {delivery.channel}"
-    again = "given up" if delivery.next_attempt is None else f"tried again at {_format_time(delivery.next_attempt)} UTC"
+    again = (
+        "given up"
+        if delivery.next_attempt_at is None
+        else f"tried again at {_format_time(delivery.next_attempt_at)} UTC"
+    )
     return f"{what} was not delivered: {delivery.error}; {again}"
 
 

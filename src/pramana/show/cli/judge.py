@@ -92,9 +92,9 @@ def label(
     with open_local_store() as store:
         found = store.runs.find(run)
         if import_file:
-            from pramana.report.labelling import read_labels
+            from pramana.report.labelling import read_scoring_labels
 
-            given = read_labels(import_file)
+            given = read_scoring_labels(import_file)
             save_labels(store, found, given, name)
             if not as_json:
                 click.echo(f"{terminal.pluralise(len(given), 'label')} stored. Report: pramana judge report {found.id}")

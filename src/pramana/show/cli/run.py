@@ -488,7 +488,7 @@ def _parse_parameter_value(name: str, text: str) -> Any:
     try:
         jsonl.refuse_deep_nesting(text)
         return json.loads(text, parse_constant=number, parse_float=number)
-    except (_NotJsonNumber, jsonl.BadLine):
+    except (_NotJsonNumber, jsonl.BadJson):
         hint = f'"{name}={text[:60]}" contains NaN or Infinity, which JSON does not have, or is nested too deeply'
         raise click.BadParameter(hint, param_hint="--param") from None
     except ValueError:

@@ -22,7 +22,7 @@ from pramana.show.cli.options import (
 if TYPE_CHECKING:
     from pramana.app.sameness import SameView
     from pramana.request import Selection
-    from pramana.sameness import SameRequest
+    from pramana.sameness import SamenessRequest
 
 
 class UsdAmount(click.ParamType[float]):
@@ -123,16 +123,16 @@ def same(models: tuple[str, ...], selection: "Selection", **given: Any) -> int:
     return _start_test(_make_request(models, selection, given), given)
 
 
-def _make_request(models: tuple[str, ...], selection: "Selection", given: dict[str, Any]) -> "SameRequest":
+def _make_request(models: tuple[str, ...], selection: "Selection", given: dict[str, Any]) -> "SamenessRequest":
     from pramana.load import parse_case_path
     from pramana.request import Limits
-    from pramana.sameness import PAIRS_AT_ONCE, SameRequest
+    from pramana.sameness import MAX_CONCURRENT_PAIRS, SamenessRequest
     from pramana.show.cli.run import read_system_prompt
 
     paths = tuple(parse_case_path(each) for each in models[2:])
     if paths and (given["suite"] or given["tier"]):
         raise click.UsageError("--suite and --tier cannot be combined with PATH: name files or a tier, not both")
-    return SameRequest(
+    return SamenessRequest(
         models=models[:2],
         paths=paths,
         selection=selection,
@@ -151,7 +151,7 @@ def _make_request(models: tuple[str, ...], selection: "Selection", given: dict[s
             max_total_tokens=given["max_total_tokens"],
             deadline_s=given["deadline_s"],
             timeout_s=given["timeout_s"],
-            concurrency=PAIRS_AT_ONCE,
+            concurrency=MAX_CONCURRENT_PAIRS,
         ),
     )
 
@@ -166,21 +166,21 @@ def _show_stored(reference: str, models: tuple[str, ...], *, as_json: bool) -> i
     return _print_view(view, as_json=as_json)
 
 
-def _start_test(request: "SameRequest", given: dict[str, Any]) -> int:
+def _start_test(request: "SamenessRequest", given: dict[str, Any]) -> int:
     from pramana.app.sameness import same_view
     from pramana.bench import reduced_garbage_collection, run_sync
     from pramana.errors import BudgetSpent
     from pramana.planning import pull_missing_weights
     from pramana.report.sameness import PairProgress
     from pramana.run.engine import INTERRUPTED_BY_USER_REASON, Stop
-    from pramana.sameness import create_same_run
+    from pramana.sameness import create_sameness_run
     from pramana.show.cli.models import pull_weights
     from pramana.show.cli.signals import SignalHandler
     from pramana.store import open_store
 
     quiet, store = given["quiet"] or given["as_json"], open_store(settings.database_url())
     try:
-        begun = create_same_run(store, request)
+        begun = create_sameness_run(store, request)
         pull_missing_weights(begun.plan, pull_weights)
         stop, heading = Stop(), f"Run {begun.id}: {begun.expected:,} calls at most"
         with (

@@ -6,10 +6,10 @@ from typing import Any, Literal, NamedTuple
 from pramana.analyse.comparison import DAY_NOTE
 from pramana.analyse.labels import TWO_RUN_LABELS, make_model_labels, shorten_names
 from pramana.analyse.numbers import (
-    format_difference_in_points,
     format_duration,
     format_error_rate,
     format_percent,
+    format_signed_points_with_unit,
     format_time_difference,
 )
 from pramana.app.comparison_sides import describe_request_differences
@@ -130,9 +130,9 @@ def render_verdict(data: ComparisonView, noun: Noun = "case") -> SafeHtml:
             tag(
                 "p",
                 "Difference of the pass rate: ",
-                tag("strong", use_typographic_minus(format_difference_in_points(data.difference)), class_="number"),
-                f", 95 % interval {use_typographic_minus(format_difference_in_points(low))} to "
-                f"{use_typographic_minus(format_difference_in_points(high))}.",
+                tag("strong", use_typographic_minus(format_signed_points_with_unit(data.difference)), class_="number"),
+                f", 95 % interval {use_typographic_minus(format_signed_points_with_unit(low))} to "
+                f"{use_typographic_minus(format_signed_points_with_unit(high))}.",
             ),
             draw_difference(data.difference, data.interval),
             tag("p", explain_p_value(data.p_value, data.test, noun), class_="quiet small"),
@@ -263,7 +263,7 @@ def _make_measurement_headings(data: ComparisonView, noun: Noun) -> tuple[str, s
 def _render_measurement_row(each: MeasuredChangeView, noun: Noun) -> tuple[HtmlChild, ...]:
     timed = each.unit == "seconds"
     shown = format_duration if timed else format_error_rate
-    by = format_time_difference if timed else format_difference_in_points
+    by = format_time_difference if timed else format_signed_points_with_unit
     ends = ("no bound" if end is None else by(end) for end in each.interval or ())
     named = each.what[:1].upper() + each.what[1:]
     return (

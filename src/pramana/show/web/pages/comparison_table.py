@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from nicegui import ui
 
 from pramana.analyse.labels import shorten_names
-from pramana.analyse.numbers import format_difference_in_points
+from pramana.analyse.numbers import format_signed_points_with_unit
 from pramana.app.comparison_tables import (
     CompareSeveralRequest,
     ComparisonTableView,
@@ -200,11 +200,11 @@ def _make_pair_row(context: PageContext, table: ComparisonTableView, pair: PairV
     if pair.difference is None or pair.interval is None:
         return (said, "–", "–", "–", "–", f"{pair.cases:,}")
     low, high = (
-        use_typographic_minus(format_difference_in_points(each).removesuffix(" points")) for each in pair.interval
+        use_typographic_minus(format_signed_points_with_unit(each).removesuffix(" points")) for each in pair.interval
     )
     return (
         said,
-        use_typographic_minus(format_difference_in_points(pair.difference)),
+        use_typographic_minus(format_signed_points_with_unit(pair.difference)),
         f"{low} to {high}",
         format_p_value(pair.p_value),
         format_p_value(pair.adjusted_p_value),

@@ -25,7 +25,7 @@ from pramana.app.views import EstimateView, ModelEstimateView
 from pramana.report.estimate import make_self_judging_sentence
 from pramana.report.figures import escape_unprintable, format_cost, format_tokens
 from pramana.report.markup import SafeHtml, join_html, render_link, render_tiles, render_untrusted_text, tag
-from pramana.request import MODEL_PARAMETER_FIELDS, Limits, RunRequest, get_field_metadata, is_number
+from pramana.request import MODEL_PARAMETER_FIELDS, Limits, RunRequest, get_field_metadata, takes_number
 from pramana.show.api.envelope import published_field_name
 from pramana.show.api.runs import DEFAULTS_BY_PATH
 from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts
@@ -43,7 +43,7 @@ def _collect_field_labels(struct: type[Struct], path_prefix: str = "", *, are_nu
     return {
         f"{path_prefix}{published_field_name(each)}": title
         for each in fields(struct)
-        if (title := get_field_metadata(each).title) and is_number(each) is are_numbers
+        if (title := get_field_metadata(each).title) and takes_number(each) is are_numbers
     }
 
 

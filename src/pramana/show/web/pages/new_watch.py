@@ -29,7 +29,7 @@ from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, p
 from pramana.show.web.kit.forms import Field, Form, SecretField, add_suggestions, add_unclamped_number_field
 from pramana.show.web.pages.model_suggestions import ALWAYS_SUGGESTED_MODELS, MODEL_NAMES_HINT, suggest_models
 from pramana.show.web.pages.watch_markup import GROUP_TITLES, render_instrument_calls
-from pramana.watch_request import BASELINE_DAYS, MIN_BASELINE_DAYS, AlertDelivery, WatchRequest
+from pramana.watch_request import BASELINE_DAYS, MIN_BASELINE_DAYS, AlertDestination, WatchRequest
 
 ESTIMATE_DEBOUNCE_S = 0.5
 DETECTED_LOSS, ASSUMED_PASS_RATE = 0.1, 0.9
@@ -129,7 +129,7 @@ class _WatchForm:
             at=str(self._at.value or "").strip() or None,
             baseline_days=_to_int(self._days.value),
             instruments=tuple(self._instruments.value) or None,
-            delivery=AlertDelivery(url=url, secret=secret or None) if url else None,
+            delivery=AlertDestination(url=url, secret=secret or None) if url else None,
             name=str(self._name.value or "").strip() or None,
             note=str(self._note.value or "").strip() or None,
         )

@@ -118,7 +118,7 @@ def _make_series(title: str, instrument: PublicInstrumentView, view: PublicWatch
         missing_days=tuple(
             date.fromisoformat(each.day) for each in view.days if each.status == "missing" and each.day >= first
         ),
-        first_changed_days=_parse_first_and_last_day(instrument.first_days)
+        change_began_between=_parse_first_and_last_day(instrument.first_days)
         if instrument.level in ("notice", "alarm")
         else None,
     )

@@ -21,7 +21,7 @@ from pramana.report.markup import (
     tag,
 )
 from pramana.request import Limits
-from pramana.sameness import SameRequest
+from pramana.sameness import SamenessRequest
 from pramana.show.web.kit import PageContext, frame, make_url, parts
 from pramana.show.web.kit.forms import Field, Form, add_suggestions, add_unclamped_number_field
 from pramana.show.web.pages.model_suggestions import ALWAYS_SUGGESTED_MODELS, MODEL_NAMES_HINT, suggest_models
@@ -119,7 +119,7 @@ class _SameForm:
         }
         with self._form.show_errors_at(fields):
             suite, _, tier = str(self._tier.value or "").partition("/")
-            request = SameRequest(
+            request = SamenessRequest(
                 models=tuple(str(each.value or "").strip() for each in (self._first, self._second)),
                 calls=_to_int(self._calls.value),
                 suite=suite or None,

@@ -113,7 +113,7 @@ def _render_pair(pair: ReplyPairView) -> SafeHtml:
 
 
 def _describe_side_reply(side: SideReplyView) -> str:
-    return describe_reply(side.reply or "", side.tool_calls, max_call_length=None)
+    return describe_reply(side.reply or "", side.tool_calls, max_tool_call_length=None)
 
 
 def _render_reason(side: SideReplyView) -> SafeHtml | None:
