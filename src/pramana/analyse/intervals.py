@@ -147,8 +147,8 @@ def cases_needed(difference: float, flipping: float, *, alpha: float = 0.05, pow
 def mcnemar_power(cases: int, difference: float, flipping: float, *, alpha: float = 0.05) -> float:
     """Return how probably the exact McNemar test finds a difference of this size, in its direction.
 
-    Exact while at most `MAX_EXACT_EXPECTED_FLIPS` cases are expected to flip, or at most `MAX_EXACT_UNFLIPPED_CASES` not to;
-    otherwise accurate to 0.003.
+    Exact while at most `MAX_EXACT_EXPECTED_FLIPS` cases are expected to flip, or at most `MAX_EXACT_UNFLIPPED_CASES`
+    not to; otherwise accurate to 0.003.
 
     >>> round(mcnemar_power(100, 0.1, 0.2), 3), round(mcnemar_power(1_000_000, 0.0014, 0.2), 3)
     (0.544, 0.879)
