@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from pramana.analyse.numbers import format_percent, pluralise
+from pramana.app.baselines import BaselineCheckView
 from pramana.app.briefs import FailedResultView, RateView, RunBriefView
 from pramana.app.comparison_sides import describe_request_differences
 from pramana.app.comparisons import ComparisonView
@@ -94,6 +95,16 @@ def render_comparison(comparison: ComparisonView) -> str:
     if (more := comparison.lost + comparison.gained - len(comparison.flips)) > 0:
         lines.append(f"… and {more:,} more on other pages")
     return "\n".join(filter(None, lines))
+
+
+def render_baseline_check(check: BaselineCheckView) -> str:
+    """Return whether a run passed the check against its baseline, then the comparison of each model."""
+    verdict = "Passed" if check.passed else "Failed"
+    lines = [f"{verdict}, exit code {check.exit_code}: run {check.run} against the baseline {check.baseline}."]
+    lines += [check.incomplete] if check.incomplete else []
+    for each in check.models:
+        lines += ["", f"{each.model} (exit code {each.exit_code}):", render_comparison(each.comparison)]
+    return "\n".join(lines)
 
 
 def render_validation(validation: ValidationView) -> str:
