@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pramana import clock, settings
-from pramana.analyse.intervals import percentile
+from pramana.analyse.intervals import bound_percentile, percentile
 from pramana.analyse.mean_bounds import rate_interval
 from pramana.analyse.summary import Rate
 from pramana.analyse.voice import name_speech_recognition
@@ -48,6 +48,9 @@ class LatencyView(View, frozen=True, kw_only=True):
     count: int
     median: float | None
     p95: float | None
+    p95_at_most: Annotated[
+        float | None, Meta(description="What p95 is at most, at 95 % confidence; null for fewer than 59 cases")
+    ]
 
 
 class RateView(OutcomesView, frozen=True, kw_only=True):
@@ -223,13 +226,19 @@ def _rate_fields(run_measurements: Sequence[ModelVariantMeasurements], case_coun
         else sorted(chain.from_iterable(each.reply_durations_s for each in run_measurements))
     )
     median, p95 = percentile(times, 0.5), percentile(times, 0.95)
+    bound = bound_percentile(times, len(times) / a_case, 0.95)
     return {
         **counts,
         "pass_rate": whole.value,
         "interval": (interval.low, interval.high) if interval else None,
         "n": whole.scored_count,
         "cases": case_count,
-        "latency_ms": LatencyView(count=len(times), median=_to_milliseconds(median), p95=_to_milliseconds(p95)),
+        "latency_ms": LatencyView(
+            count=len(times),
+            median=_to_milliseconds(median),
+            p95=_to_milliseconds(p95),
+            p95_at_most=_to_milliseconds(bound),
+        ),
     }
 
 

@@ -189,7 +189,8 @@ class RunDetailView(RunView, frozen=True, kw_only=True):
     aggregates: Annotated[
         RunTimes | None,
         Meta(
-            description="count, mean, median, p95, standardDeviation, min and max of latencySeconds and, of calls, of "
+            description="count, mean, median, p95, p95AtMost (its upper bound at 95 % confidence; null for fewer than "
+            "59 cases), standardDeviation, min and max of latencySeconds and, of calls, of "
             "voiceToVoiceSeconds: overall, byProvider, byModel; histogram and histogramByModel: from, to and count of "
             "bins"
         ),

@@ -125,6 +125,9 @@ def test_a_distribution_has_a_text_alternative_and_one_time_has_no_chart() -> No
     drawn = draw_distribution(f"Latency, {HOSTILE}", "answers", make_bins(0.1, 0.2, 0.52), spread)
     assert HOSTILE not in drawn
     assert "3 answers · fastest 100 ms, slowest 520 ms. p50 200 ms; p95 500 ms; most, 1, took" in drawn
+    assert drawn.count("too few cases to bound p95") == 2  # in the caption, and in the text alternative
+    bounded = draw_distribution("Latency", "answers", make_bins(0.1, 0.2, 0.52), replace(spread, p95_at_most=0.51))
+    assert bounded.count("p95 at most 510 ms at 95 % confidence") == 2
     one = draw_distribution(
         "Latency", "answers", make_bins(0.2), Spread(count=1, median=0.2, p95=0.2, min=0.2, max=0.2)
     )
@@ -424,7 +427,7 @@ def test_calls_show_the_waiting_time_of_each_model_and_missing_answers() -> None
         return RunVoice(tuple(by), ())
 
     one = render_summary(make_summary(voice=voice(m=answered)))
-    assert "<dt>Voice to voice, median</dt><dd>900 ms<small>p95 1.26 s (n=3)</small>" in one
+    assert "<dt>Voice to voice, median</dt><dd>900 ms<small>p95 1.26 s, too few cases to bound p95 (n=3)</small>" in one
     assert one.index("<dt>Cost") < one.index("<dt>Voice to voice") < one.index("<dt>Tokens in")
     assert "<dt>Voice to voice" not in render_summary(make_summary())
     spread = Spread(count=3, median=0.9, p95=1.26, min=0.5, max=1.3)
@@ -464,9 +467,17 @@ def test_a_call_shows_its_waiting_time_first_and_no_first_token() -> None:
     assert "Voice to voice" not in results._render_measurement_tiles(replace(data, checks=(other,)))
 
 
+def test_the_tile_of_first_tokens_says_what_p95_is_at_most() -> None:
+    few = TimePercentiles(count=10, p50=0.2, p95=0.5, p99=0.6)
+    shown = render_summary(make_summary(first_token=few))
+    assert "<small>p95 500 ms, too few cases to bound p95 (n=10)</small>" in shown
+    shown = render_summary(make_summary(first_token=replace(few, count=80, p95_at_most=0.7)))
+    assert "<small>p95 500 ms, p95 at most 700 ms at 95 % confidence (n=80)</small>" in shown
+
+
 def test_unfinished_runs_are_not_in_the_trend() -> None:
     def point(status: str, rate: float) -> RunPointView:
-        times = LatencyView(count=4, median=20.0, p95=None)
+        times = LatencyView(count=4, median=20.0, p95=None, p95_at_most=None)
         return make_view(
             RunPointView, run="r", status=status, suite="mine", variant="text", cases_digest="sha256:1",
             setup_digest="0", pass_rate=rate, interval=(0.1, 1.0), latency_ms=times, created_at="2026-11-15T09:26:53Z",
