@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom
+from scipy.stats import binom  # type: ignore[import-untyped]
 
 from pramana.analyse.intervals import bound_percentile
 from pramana.analyse.spread import MAX_BINS, CountsByTimeStep, SpreadTally, find_time_step_index, make_histogram

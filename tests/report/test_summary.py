@@ -402,10 +402,10 @@ def test_sentences_are_wrapped_for_terminals_but_not_for_pipes(
     assert wrap_for_terminal("short\n  and indented") == "short\n  and indented"
 
 
-@pytest.mark.parametrize(("count", "said"), [(20, "too few cases to bound p95"), (59, "p95 at most 590 ms")])
+@pytest.mark.parametrize(("count", "message"), [(20, "too few cases to bound p95"), (59, "p95 at most 590 ms")])
 @pytest.mark.parametrize("kind", ["markdown", "html", "terminal"])
 def test_every_percentile_that_a_reader_sees_has_its_bound(
-    count: int, said: str, kind: Any, capsys: pytest.CaptureFixture[str]
+    count: int, message: str, kind: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, rows = make_run(), []
     for number in range(count):
@@ -421,4 +421,4 @@ def test_every_percentile_that_a_reader_sees_has_its_bound(
     text = " ".join(text.split())
     shown = text.count("latency p50/p95/p99") + text.count("first token p50/p95") + text.count("<small>p95")
     assert shown + text.count('class="plot"') >= 2
-    assert text.count(said) >= shown + text.count('class="plot"')
+    assert text.count(message) >= shown + text.count('class="plot"')

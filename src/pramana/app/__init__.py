@@ -18,6 +18,7 @@ import anyio.to_thread
 from pramana import clock
 from pramana.app.access import LOOKUP_CACHE_S, Access, Credential, OpenStreams, User, require_role
 from pramana.app.findings import ComputationCache, RunSummaries
+from pramana.app.judge_marks import JudgeMarks
 from pramana.app.known_suites import KnownSuites
 from pramana.app.pulls import Downloads
 from pramana.app.spending import LocalProgramSettings
@@ -124,6 +125,7 @@ class App:
     run_summaries: RunSummaries = field(init=False)
     """Summaries of runs, cached and updated as results arrive."""
     comparison_cache: ComputationCache = field(default_factory=ComputationCache)
+    judge_marks: JudgeMarks = field(init=False)
     event_tail: EventTail = field(init=False)
     """Publishes new results and changes to the event streams."""
     known_suites: KnownSuites = field(init=False)
@@ -137,6 +139,7 @@ class App:
 
     def __post_init__(self) -> None:
         self.access, self.run_summaries = Access(self), RunSummaries(self.store)
+        self.judge_marks = JudgeMarks(self.store)
         self.event_tail, self.known_suites = EventTail(self.store, self.closing), KnownSuites(self.store)
         self.streams = OpenStreams(self.access)
 

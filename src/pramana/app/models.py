@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 
 from pramana import clock, settings
 from pramana.analyse.intervals import bound_percentile, percentile
+from pramana.analyse.judges import choose_lowest_calibration
 from pramana.analyse.mean_bounds import rate_interval
 from pramana.analyse.summary import Rate
 from pramana.analyse.voice import name_speech_recognition
@@ -64,6 +65,13 @@ class RateView(OutcomesView, frozen=True, kw_only=True):
     n: Annotated[int, Meta(description="Results with a verdict")]
     cases: Annotated[int, Meta(description="Number of different cases")]
     latency_ms: LatencyView
+    calibration: Annotated[
+        str | None,
+        Meta(
+            description="How far the judges of the verdicts agree with people: `judge agrees 92 %` (of several, the "
+            "least) or `uncalibrated`; null if no model judged"
+        ),
+    ]
 
 
 class RunPointView(RateView, frozen=True, kw_only=True):
@@ -134,6 +142,7 @@ def model_history(app: App, _: User, wanted: HistoryRequest) -> History:
     runs, total = app.store.runs.read_page(model=model, limit=wanted.limit)
     runs.reverse()
     measured = past.measure_model(runs, model)
+    marks = app.judge_marks.describe(runs, past.count_run_outcomes(runs))
     points = tuple(
         RunPointView(
             run=run.id,
@@ -144,20 +153,23 @@ def model_history(app: App, _: User, wanted: HistoryRequest) -> History:
             cases_digest=digest,
             variant=variant,
             setup_digest=_hash_setup(run.plan, model, variant, judged_again),
+            calibration=mark,
             **_rate_fields([found], past.count_distinct_cases([run.id])),
         )
-        for run, digest, judged_again, by_variant in zip(
-            runs, past.hash_cases(runs), past.list_rescoring_labels(runs), measured, strict=True
+        for run, digest, judged_again, by_variant, mark in zip(
+            runs, past.hash_cases(runs), past.list_rescoring_labels(runs), measured, marks, strict=True
         )
         for variant, found in by_variant.items()
     )
     cut_off = runs[0].created[:10] if runs and total > len(runs) else None
+    mark_by_run = {run.id: mark for run, mark in zip(runs, marks, strict=True)}
     days = tuple(
         DayPointView(
             day=day,
             variant=variant,
             runs=len(some),
             complete=day != cut_off,
+            calibration=choose_lowest_calibration(mark_by_run[run.id] for run, _ in some),
             **_rate_fields([found for _, found in some], past.count_distinct_cases(run.id for run, _ in some)),
         )
         for (day, variant), some in _group_by_day(runs, measured).items()

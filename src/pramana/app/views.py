@@ -116,6 +116,13 @@ class RunView(View, frozen=True, kw_only=True):
         tuple[ModelRateView, ...] | None,
         Meta(description="Rates of each model, in the order of `models`; null in lists without `outcomes=true`"),
     ]
+    calibration: Annotated[
+        str | None,
+        Meta(
+            description="How far the judges of the verdicts agree with people: `judge agrees 92 %` (of several, the "
+            "least) or `uncalibrated`; null if no model judged, and in lists without `outcomes=true`"
+        ),
+    ]
 
     @property
     def reference(self) -> str:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from pramana import settings
 from pramana.analyse.gate import check_pass_rate
 from pramana.analyse.intervals import Interval
+from pramana.analyse.judges import describe_calibrations_briefly
 from pramana.analyse.summary import Rate, Summary
 from pramana.app.model_names import list_model_names
 from pramana.errors import InvalidInput, describe_value, escape_control_characters, quote_text
@@ -418,7 +419,8 @@ class Report:
             f"{name} {figures.format_percent(each.pass_rate) if each.pass_rate is not None else 'no verdict'}"
             for name, each in self.by_model.items()
         )
-        return f"<Report of run {self.run_id}: {self.run.plan.suite}, {rates}>"
+        mark = describe_calibrations_briefly(self.summary.calibrations)
+        return f"<Report of run {self.run_id}: {self.run.plan.suite}, {rates}{f', {mark}' if mark else ''}>"
 
     def _repr_html_(self) -> str:
         from pramana.report.notebook import render_report

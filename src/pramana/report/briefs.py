@@ -21,6 +21,7 @@ def render_run(run: RunBriefView) -> str:
     """Return the outcome of a run: pass rates, cost, and results without a verdict."""
     lines = [_describe_run_status(run)]
     lines += [f"{model}: {render_rate(rate)}" for model, rate in run.by.get("model", {}).items()]
+    lines += [run.judged_by] if run.judged_by else []
     cost = "not known" if run.cost_usd is None else f"${run.cost_usd:.4f}"
     lines.append(f"Cost: {cost}")
     for each in run.without_verdict:
@@ -147,7 +148,8 @@ def _format_run_line(run: RunView) -> str:
     ]
     several = len(run.models) > 1
     shares = [f"{rate} passed{f' with {model}' if several else ''}" for model, rate in rates]
-    counts = ", ".join([f"{run.stored:,} of {run.expected:,} results", *shares])
+    judged = [run.calibration] if run.calibration and shares else []
+    counts = ", ".join([f"{run.stored:,} of {run.expected:,} results", *shares, *judged])
     return f"{run.id}  {run.created_at[:16]}  {run.status}  {run.suite}  {', '.join(run.models)}: {counts}"
 
 

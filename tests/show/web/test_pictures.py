@@ -33,10 +33,12 @@ from pramana.app.views import (
     ExpectedView,
     LimitsView,
     LineView,
+    OutcomesView,
     PlanView,
     ReplyView,
     ResultDetailView,
     RunDetailView,
+    RunView,
     TargetView,
     TurnView,
 )
@@ -54,7 +56,7 @@ from pramana.report.pictures import (
 )
 from pramana.show.web.kit import waveform
 from pramana.show.web.kit.forms import FileSelection, PickedFile
-from pramana.show.web.pages import comparison_markup, home, results, run, suites
+from pramana.show.web.pages import comparison_markup, home, results, run, runs, suites
 
 from ...views import make_view
 
@@ -495,6 +497,29 @@ def test_unfinished_runs_are_not_in_the_trend() -> None:
     assert "No run has finished yet." in none
     assert "%" not in none
     assert '<strong class="number">100 %</strong>' in card(point("finished", 1.0))
+
+
+def test_a_judged_trend_and_list_say_how_far_the_judge_agrees_with_people() -> None:
+    times = LatencyView(count=0, median=None, p95=None, p95_at_most=None)
+    judged = make_view(
+        RunPointView, run="r", status="finished", suite="mine", variant="text", cases_digest="sha256:1",
+        setup_digest="0", pass_rate=0.5, interval=(0.1, 1.0), latency_ms=times, created_at="2026-11-15T09:26:53Z",
+        calibration="judge agrees 92 %",
+    )  # fmt: skip
+    card = home._render_model_card(HistoryView(model="m", runs=(judged,), days=()))
+    assert "95 % interval 10.0–100.0 %, judge agrees 92 %</span>" in card
+    outcomes = OutcomesView(passed=1, failed=1, errored=0, unscored=0, skipped=0)
+    run = make_view(
+        RunView,
+        id="r",
+        models=("m",),
+        outcomes=outcomes,
+        pass_rate=0.5,
+        interval=(0.1, 1.0),
+        calibration="uncalibrated",
+    )
+    assert '<small class="quiet">uncalibrated</small>' in runs.render_pass_rates(run)
+    assert "uncalibrated" not in runs.render_pass_rates(replace(run, calibration=None))
 
 
 def test_the_judge_is_named_beside_the_rate() -> None:
