@@ -235,8 +235,8 @@ def count_verdicts_by_judge(
         verdicts = verdicts.where(checks.c.scoring == newest.scalar_subquery())
     found = verdicts.subquery()  # PostgreSQL cannot see that two equal expressions with parameters are one group
     query = select(*found.c, func.count()).group_by(*found.c)
-    for row in connection.execute(query):
-        run_no, name, version, spelling, outcome, count = row
+    rows: Iterable[Any] = connection.execute(query)
+    for run_no, name, version, spelling, outcome, count in rows:
         if typed := _decode_judge_name(spelling):
             yield run_no, VerdictJudge(unescape_text(name), unescape_text(version), typed), Outcome(outcome), count
 
