@@ -93,7 +93,7 @@ _NUMBER, _QUOTED = re.compile(r"\d+"), re.compile(r'"[^"]*"')
 HintKey = Literal[
     "list_runs", "list_scorings", "start_run", "resume_run", "list_scenarios", "import_scenarios", "run_stored",
     "list_library", "list_models", "list_server_models", "list_tokens", "name_model", "create_token", "pull_weights",
-    "list_watches", "start_watch",
+    "list_watches", "start_watch", "compare_any_suite",
     "publish_suite", "any_suite", "check_filters", "name_judge", "choose_modalities", "send_parameter",
 ]  # fmt: skip
 COMMAND_HINTS: Mapping[HintKey, str] = {
@@ -114,6 +114,8 @@ COMMAND_HINTS: Mapping[HintKey, str] = {
     "create_token": "create a token on the server: pramana token create NAME --role admin",
     "pull_weights": "run: pramana models pull {}",
     "any_suite": "to compare {}, add --any-suite",
+    "compare_any_suite": "to compare the cases that both have, run without --baseline and use: pramana compare "
+    "--any-suite",
     "publish_suite": "restore the file, or publish the new content as a new version: pramana suite publish",
     "check_filters": "check the spelling of {:options}",
     "name_judge": "name another model with --judge",
@@ -128,6 +130,7 @@ PYTHON_HINTS: Mapping[HintKey, str] = {
     "start_run": "start a run: pramana.evaluate(...)",
     "resume_run": "resume the run in Python: pramana.resume({!r})",
     "any_suite": "to compare {}, pass any_suite=True",
+    "compare_any_suite": "to compare the cases that both have: pramana.compare(BASE, NEW, any_suite=True)",
     "name_model": "to test a Python function, pass it: model=function; list models: pramana models, in a shell",
     "check_filters": "check the spelling of selection={:fields}",
     "name_judge": 'pass another model, such as judge="gpt-5-mini"',

@@ -83,15 +83,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> "Generator[None, Result[pyte
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print how many runs the session made, how many results passed, and where to see them."""
     reports = [report for found in terminalreporter.stats.values() for report in found]
-    runs = {
-        run_id: (passed, total)
-        for each in reports
-        for run_id, passed, total in getattr(each, _RUNS_REPORT_ATTRIBUTE, ())
-    }
+    counted = [tuple(run) for each in reports for run in getattr(each, _RUNS_REPORT_ATTRIBUTE, ())]
+    runs = {run_id: (passed, total) for run_id, passed, total, _ in counted}
+    marks = list(dict.fromkeys(mark for *_, mark in counted if mark))
     if runs:
         number = "1 run" if len(runs) == 1 else f"{len(runs):,} runs"
         passed, total = (sum(each) for each in zip(*runs.values(), strict=True))
         where = f"pramana show {next(iter(runs))}" if len(runs) == 1 else "pramana runs"
+        judged = f" ({', '.join(marks)})" if marks else ""
         terminalreporter.write_line(
-            f"pramana: {number}, {passed:,} of {total:,} result{'s' * (total != 1)} passed; see: {where}"
+            f"pramana: {number}, {passed:,} of {total:,} result{'s' * (total != 1)} passed{judged}; see: {where}"
         )

@@ -20,6 +20,7 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pramana.analyse.intervals import bound_percentile
 from pramana.errors import InvalidInput, Unavailable, quote_text, suggest_similar
 from pramana.loopback.ticker import PROCESSOR_WAIT_LOOKBACK_S, TICK_S, Ticker
 from pramana.model import Case, Facets, Line, Outcome, RecordedCall, Reply, Target, Utterance
@@ -80,6 +81,8 @@ class ClockErrors:
     unexplained_p95: float
     """The 95th percentile of the absolute error, minus the time that the bench and the agent waited for a processor in
     that turn."""
+    p95_at_most: float | None = None
+    """What `p95` is at most, at 95 % confidence, with turns as the units; None for fewer than 59 turns."""
 
     @property
     def is_within_limits(self) -> bool:
@@ -98,6 +101,7 @@ class ClockErrors:
             sizes[-1] if sizes else 0.0,
             _percentile(sorted(measured_calls.ticker_lateness_s), 0.95),
             measured_calls.unexplained_p95_s,
+            bound_percentile(sizes, len(sizes), 0.95),
         )
 
 

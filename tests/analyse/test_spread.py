@@ -6,7 +6,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom  # type: ignore[import-untyped]
 
+from pramana.analyse.intervals import bound_percentile
 from pramana.analyse.spread import MAX_BINS, CountsByTimeStep, SpreadTally, find_time_step_index, make_histogram
 from pramana.model import Reply, Result, ResultKey
 
@@ -67,3 +69,30 @@ def test_models_are_compared_on_one_scale() -> None:
     assert {len(bins) for bins in found.histogram_by_model.values()} == {len(found.histogram)}
     assert found.histogram[-1].end == pytest.approx(5.0)
     assert tally.summarise_times().voice_to_voice_seconds is None
+
+
+def tally_times(count: int, repeats: int) -> SpreadTally:
+    tally = SpreadTally({"a": "fake"}, repeats)
+    for number in range(count):
+        reply = Reply("", total_s=(number + 1) / 10)
+        tally.add(Result(ResultKey(f"sha256:{number // repeats}", "a"), "x", reply, None, (), None, None))
+    return tally
+
+
+def test_p95_has_an_upper_bound_from_59_cases_on_and_repeats_are_not_cases() -> None:
+    bounds = []
+    for count, repeats in ((58, 1), (59, 1), (116, 2), (118, 2)):
+        times = tally_times(count, repeats).summarise_times().latency_seconds
+        assert times
+        assert times.overall == times.by_model["a"] == times.by_provider["fake"]
+        bounds.append(times.overall.p95_at_most)
+    assert bounds == [None, pytest.approx(5.9), None, pytest.approx(11.8)]
+
+
+@pytest.mark.parametrize("count", [59, 100, 299, 1_000])
+def test_the_bound_of_a_percentile_is_the_first_order_statistic_that_is_high_enough_in_95_of_100_samples(
+    count: int,
+) -> None:
+    for share in (0.95, 0.99):
+        enough = [rank for rank in range(count) if binom.cdf(rank, count, share) >= 0.95]  # P(X_(rank+1) >= quantile)
+        assert bound_percentile(range(count), count, share) == (enough[0] if enough else None)

@@ -59,6 +59,19 @@ def test_the_action_step_runs_and_returns_the_exit_code(tmp_path: Path, fail_und
     assert len(block["results"]) == 2
 
 
+def test_a_run_worse_than_its_baseline_fails_the_action(tmp_path: Path) -> None:
+    baseline = tmp_path / "release.json"
+    given = {"PRAMANA_PATHS": str(WAREHOUSE), "PRAMANA_MODEL": "fake:echo"}
+    assert run_step("run", tmp_path, **given).returncode == 0
+    (tmp_path / "pramana-results.json").rename(baseline)
+    given |= {"PRAMANA_BASELINE": "release.json"}
+    assert run_step("run", tmp_path, **given).returncode == 0
+    strict = given | {"PRAMANA_FAIL_ON": "inconclusive", "PRAMANA_MARGIN": "10"}
+    done = run_step("run", tmp_path, **strict)
+    assert done.returncode == 4, done.stdout
+    assert "A loss of up to" in " ".join(done.stdout.split())
+
+
 def test_several_paths_can_be_on_one_line_or_on_several(tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text(WAREHOUSE.read_text(encoding="utf-8").replace("-001", "-009"), encoding="utf-8")

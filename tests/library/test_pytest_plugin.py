@@ -379,7 +379,7 @@ def test_every_evaluate_call_is_counted() -> None:
     runs: list[RunPassCount] = []
     evaluate = make_evaluate([], None, runs=runs)
     report = evaluate([{"input": "a", "ideal": "a"}, {"input": "b", "ideal": "c"}], model=str.lower, repeat=2)
-    assert runs == [(report.run_id, 2, 4)]
+    assert runs == [RunPassCount(report.run_id, 2, 4, None)]
 
 
 class Frame:
@@ -448,6 +448,18 @@ def test_parametrize_refuses_an_empty_selection(given: Any, selection: Any, erro
     with pytest.raises(error, match=why) as refused:
         parametrize(given, selection=selection)
     assert "looked for" not in "".join(getattr(refused.value, "__notes__", []))
+
+
+def test_the_last_line_says_how_far_the_judge_agrees_with_people(tmp_path: Path) -> None:
+    judged = """
+def test_judged(pramana_evaluate):
+    case = {"input": "Say hi.", "assertion": {"type": "llm_judge", "judge_prompt": "Is it polite?"}}
+    pramana_evaluate([case], model="fake:echo", judge="fake:fixed=YES").assert_passed()
+"""
+    shown = run_pytest(project(tmp_path, test_judged=judged), "-q").stdout
+    assert re.search(
+        r"^pramana: 1 run, 1 of 1 result passed \(uncalibrated\); see: pramana show r", shown, re.MULTILINE
+    )
 
 
 def test_the_public_names_import_without_pytest() -> None:

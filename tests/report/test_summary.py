@@ -400,3 +400,25 @@ def test_sentences_are_wrapped_for_terminals_but_not_for_pipes(
     assert max(map(count_columns, plain.splitlines())) <= 80
     assert " ".join(plain.split()) == f"mine.yaml:3:5: scenarios[0].id: {sentence.strip()}"
     assert wrap_for_terminal("short\n  and indented") == "short\n  and indented"
+
+
+@pytest.mark.parametrize(("count", "message"), [(20, "too few cases to bound p95"), (59, "p95 at most 590 ms")])
+@pytest.mark.parametrize("kind", ["markdown", "html", "terminal"])
+def test_every_percentile_that_a_reader_sees_has_its_bound(
+    count: int, message: str, kind: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, rows = make_run(), []
+    for number in range(count):
+        case, result = make_result(f"case-{number}", Outcome.PASSED)
+        reply = Reply("yes", first_token_s=(number + 1) / 100, total_s=(number + 1) / 100)
+        rows.append((case, replace(result, reply=reply)))
+    if kind == "terminal":
+        text = print_to_text(run, rows, capsys)
+    else:
+        out = io.StringIO()
+        export(kind, run, iter(rows), out)
+        text = out.getvalue()
+    text = " ".join(text.split())
+    shown = text.count("latency p50/p95/p99") + text.count("first token p50/p95") + text.count("<small>p95")
+    assert shown + text.count('class="plot"') >= 2
+    assert text.count(message) >= shown + text.count('class="plot"')

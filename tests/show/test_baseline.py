@@ -93,3 +93,12 @@ def test_an_unsuitable_baseline_is_refused_before_anything_is_sent(
     )
     assert message in str(done.exception)
     assert count_runs() == before
+
+
+def test_the_margin_decides_which_loss_stops_a_build(suite: str) -> None:
+    run_models(suite, "good", options=("--name", "main"))
+    code, text = run_models(suite, "bad", options=("--baseline", "main", "--margin", "100", "--json"))
+    (compared,) = json.loads(text)["comparisons"]
+    assert (code, compared["verdict"], compared["margin"]) == (0, "regression", 100)
+    done = CliRunner().invoke(pramana, ["run", suite, "--margin", "3"], standalone_mode=False)
+    assert "--margin belongs to --baseline" in str(done.exception)

@@ -157,7 +157,7 @@ def test_a_client_learns_the_tools_and_how_to_use_them(folder: Path) -> None:
             assert (
                 tools.keys()
                 == TOOLS.keys()
-                == {"validate", "run", "resume", "runs", "watches", "show", "failures", "compare"}
+                == {"validate", "run", "resume", "runs", "watches", "show", "failures", "compare", "baseline"}
             )
             for name, tool in tools.items():
                 assert tool.output_schema == make_output_schema(TOOLS[name].result_type)
@@ -233,6 +233,11 @@ def test_an_agent_validates_runs_finds_failures_and_proves_its_fix(folder: Path)
             assert (compared["margin"], compared["lossExcluded"]) == (5.0, False)
             wide = await call_tool(client, "compare", base=before["id"], new=after["id"], margin=95)
             assert (wide["margin"], wide["lossExcluded"]) == (95.0, True)
+            checked = await call_tool(client, "baseline", run=after["id"], baseline=before["id"])
+            assert (checked["passed"], checked["exitCode"], checked["baseline"]) == (True, 0, before["id"])
+            strict = {"run": after["id"], "baseline": before["id"], "failOn": "inconclusive"}
+            said = read_text(await client.call_tool("baseline", strict))
+            assert said.startswith(f"Failed, exit code 4: run {after['id']} against the baseline {before['id']}.")
 
             listed = await call_tool(client, "runs", pageSize=1)
             assert ([each["id"] for each in listed["runs"]], listed["total"]) == ([after["id"]], 2)
@@ -382,6 +387,7 @@ def test_hostile_arguments_are_refused_by_name_and_never_a_defect(app: App, fold
     needed: dict[str, dict[str, Any]] = {
         "validate": {"paths": ["a.jsonl"]}, "run": {"paths": ["a.jsonl"], "models": ["fake:echo"]},
         "resume": {"run": "latest"}, "runs": {}, "watches": {}, "show": {"run": "latest"}, "failures": {}, "compare": {"base": "latest"},
+        "baseline": {"baseline": "latest"},
     }  # fmt: skip
 
     async def work() -> None:

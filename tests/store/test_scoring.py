@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from pramana.errors import NotFound
 from pramana.model import Check, Outcome
-from pramana.store.scoring import Rescoring
+from pramana.store.scoring import Rescoring, VerdictJudge
 from pramana.store.store import Store
 
+from ..judged_runs import add_judged_run, judge_again
 from .samples import add_scoring, list_pending, make_cases, make_check, make_plan, make_result
 
 
@@ -229,3 +230,20 @@ def test_of_two_rescorings_at_once_the_one_that_ends_last_ends_an_earlier_choice
     assert [(each.label, each.is_current) for each in store.scorings.list_finished(run_id)][1:] == [
         ("slow", False), ("fast", True),
     ]  # fmt: skip
+
+
+def test_verdicts_are_counted_by_judge_and_by_the_newest_scoring(store: Store) -> None:
+    judge = 'openai:"gpt" \\ 5'
+    run = add_judged_run(store, [True, True, False], judge=judge)
+    typed = VerdictJudge("llm_judge", "1", judge)
+    assert sorted(store.labels.count_verdicts(run)) == [(typed, False, 1), (typed, True, 2)]
+    (counts,) = store.history.count_run_outcomes([run])
+    assert counts
+    assert counts.judges == {typed}
+    judge_again(store, run, [False, False, False], "openai:gpt-4")
+    other = VerdictJudge("llm_judge", "1", "openai:gpt-4")
+    assert store.labels.count_verdicts(run) == [(other, False, 3)]
+    for scoring, judges in ((None, {other}), (0, {typed}), (1, {other})):
+        (counts,) = store.history.count_run_outcomes([replace(run, scoring=scoring)])
+        assert counts
+        assert counts.judges == judges

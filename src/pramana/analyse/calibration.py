@@ -359,9 +359,8 @@ def measure_agreement_of_strata(
 
     None until each verdict that the judge gave is among the labels.
     """
-    labels = count_labels(strata)
-    given = {each.judge_passed for each in strata if each.reply_count}
-    if (not labels.judge_yes_count and True in given) or (not labels.judge_no_count and False in given) or not given:
+    accuracy = estimate_accuracy_of_strata(strata)
+    if accuracy is None:
         return None
     passed = [each.judge_passed for each in strata]
 
@@ -377,15 +376,26 @@ def measure_agreement_of_strata(
         accuracies.append(_compute_accuracy(*drawn, passed))
         kappas.append(kappa(*drawn))
     left_out = POSTERIOR_TAIL_FACTOR * (1 - confidence)
-    estimated = _estimate_strata(strata)
-    accuracy, agreement = _compute_accuracy(*estimated, passed), kappa(*estimated)
+    agreement = kappa(*_estimate_strata(strata))
     return JudgeAgreement(
         accuracy=accuracy,
         accuracy_interval=_widen(_take_interval(sorted(accuracies), left_out), accuracy),
         kappa=agreement,
         kappa_interval=_widen(_take_interval(sorted(kappas), left_out), agreement),
-        label_count=labels.total,
+        label_count=count_labels(strata).total,
     )
+
+
+def estimate_accuracy_of_strata(strata: Sequence[Stratum]) -> float | None:
+    """Return the share of a judge's verdicts that people share, without its interval, which takes a second.
+
+    None until each verdict that the judge gave is among the labels.
+    """
+    labels = count_labels(strata)
+    given = {each.judge_passed for each in strata if each.reply_count}
+    if (not labels.judge_yes_count and True in given) or (not labels.judge_no_count and False in given) or not given:
+        return None
+    return _compute_accuracy(*_estimate_strata(strata), [each.judge_passed for each in strata])
 
 
 def _compute_accuracy(shares: Sequence[float], rates: Sequence[float], passed: Sequence[bool]) -> float:

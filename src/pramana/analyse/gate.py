@@ -17,7 +17,7 @@ Unscored and skipped results alone never change the code, but the sentence repor
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -28,7 +28,7 @@ from pramana.analyse.summary import NamedCases, Rate, Summary
 from pramana.model import Outcome
 
 GOOD, BAD, UNFINISHED, INCONCLUSIVE = 0, 1, 3, 4
-_EXIT_CODES_WORST_FIRST = (BAD, INCONCLUSIVE, GOOD)
+_EXIT_CODES_WORST_FIRST = (BAD, UNFINISHED, INCONCLUSIVE, GOOD)
 MAX_NAMED_IN_SENTENCE = 10
 """The most cases or models that a sentence names; further ones are counted."""
 
@@ -63,7 +63,7 @@ def decide_exit(
         )
         for model, left in missing_counts.items()
     ]
-    code = min((each.exit_code for each in decisions), key=_EXIT_CODES_WORST_FIRST.index, default=INCONCLUSIVE)
+    code = choose_worst_exit_code(each.exit_code for each in decisions) if decisions else INCONCLUSIVE
     deciding = [each.sentence for each in decisions if each.exit_code == code] or ["no case was run"]
     more = (
         f"; likewise for {len(deciding) - MAX_NAMED_IN_SENTENCE:,} more models"
@@ -73,6 +73,15 @@ def decide_exit(
     return ExitDecision(
         code, f"{_format_minimum(minimum)} must pass: {'; '.join(deciding[:MAX_NAMED_IN_SENTENCE])}{more}."
     )
+
+
+def choose_worst_exit_code(codes: Iterable[int]) -> int:
+    """Return the worst of several exit codes: 1 is worse than 3, 3 than 4, and 4 than 0.
+
+    >>> choose_worst_exit_code([0, 4, 1]), choose_worst_exit_code([0, 4])
+    (1, 4)
+    """
+    return min(codes, key=_EXIT_CODES_WORST_FIRST.index)
 
 
 class MinimumCheck(Struct, frozen=True):

@@ -119,7 +119,7 @@ REGISTERED_INTERVALS = (
     RegisteredInterval(
         name="upper bound of a percentile",
         purpose="What p95 and p99 of latencies and voice-to-voice times are at most",
-        functions=("analyse.intervals:percentile_bound_rank",),
+        functions=("analyse.intervals:percentile_bound_rank", "analyse.intervals:bound_percentile"),
         fields=(),
         method="Order statistics, one-sided, with as many values as cases",
         checked_by="enumeration",
@@ -182,6 +182,7 @@ PRINTING_MODULES = (
     "report.notebook",
     "report.run_list",
     "report.run_summary",
+    "show.cli.selftest",
     "show.mcp",
     "show.tools",
     "show.web.pages.comparison_markup",

@@ -389,6 +389,16 @@ def percentile(ordered: Sequence[float], share: float) -> float | None:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
+def bound_percentile(ordered: Sequence[float], units: float, share: float) -> float | None:
+    """Return the one-sided upper bound of a percentile at 95 % confidence; None for too few independent units.
+
+    >>> bound_percentile(range(100), 100, 0.95), bound_percentile(range(58), 58, 0.95)
+    (98, None)
+    """
+    rank = percentile_bound_rank(len(ordered), units, share)
+    return None if rank is None else ordered[rank]
+
+
 def percentile_bound_rank(count: int, units: float, share: float, confidence: float = CONFIDENCE) -> int | None:
     """Return the rank, from 0, of the sorted value that is a one-sided upper bound of a percentile; None if too few.
 

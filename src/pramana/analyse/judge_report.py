@@ -21,6 +21,7 @@ from pramana.analyse.calibration import (
     correct_rate_with_other_runs,
     count_labels,
     count_labels_for_width,
+    estimate_accuracy_of_strata,
     krippendorff_alpha,
     measure_agreement_of_strata,
 )
@@ -242,17 +243,32 @@ def calibrate_by_other_runs(source: VerdictSource, runs: Iterable[LabelledVerdic
 
     A run of which only one verdict is labelled is left out, because nothing is known of its other replies.
     """
-    strata: list[Stratum] = []
-    for run in runs:
-        replies = group_by_source(run.replies).get(source, ())
-        of_run = make_strata(replies, combine_labels(run.labels).verdicts, run.draw_verdicts)
-        labels = count_labels(of_run)
-        labelled = {verdict for verdict, count in _count_by_verdict(labels) if count}
-        if labelled and labelled >= {each.judge_passed for each in of_run}:
-            strata += of_run
+    strata = pool_strata(
+        make_strata(
+            group_by_source(run.replies).get(source, ()), combine_labels(run.labels).verdicts, run.draw_verdicts
+        )
+        for run in runs
+    )
     return make_calibration(
         source, measure_agreement_of_strata(strata), count_labels(strata).total, is_from_other_runs=True
     )
+
+
+def pool_strata(strata_of_runs: Iterable[Sequence[Stratum]]) -> list[Stratum]:
+    """Return the strata of several runs together, without runs of which only one verdict is labelled."""
+    pooled: list[Stratum] = []
+    for strata in strata_of_runs:
+        labelled = {verdict for verdict, count in _count_by_verdict(count_labels(strata)) if count}
+        if labelled and labelled >= {each.judge_passed for each in strata}:
+            pooled += strata
+    return pooled
+
+
+def estimate_accuracy(strata: Sequence[Stratum]) -> float | None:
+    """Return the accuracy of a judge in the replies of some strata; None with too few labels for one."""
+    if count_labels(strata).total < MIN_LABELS_FOR_ACCURACY:
+        return None
+    return estimate_accuracy_of_strata(strata)
 
 
 def _count_by_verdict(labels: LabelCounts) -> tuple[tuple[bool, int], tuple[bool, int]]:

@@ -6,8 +6,9 @@ judge for all, even if it is one of the tested models. A partly re-scored run is
 single judge. Verdicts are never weighted.
 """
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 
 from msgspec import Struct
@@ -83,6 +84,42 @@ def describe_calibration(calibration: JudgeCalibration) -> str:
     labels = pluralise(calibration.label_count, "label")
     where = " of other runs" if calibration.is_from_other_runs else ""
     return f"agrees with people {format_percent(calibration.accuracy)} ({low:.1f}–{high:.1f} %, {labels}{where})"
+
+
+def describe_calibrations_briefly(calibrations: Iterable[JudgeCalibration]) -> str | None:
+    """Return how far judges agree with people in a few words, for lists; None where no model judged.
+
+    Of several judges, the one that agrees least counts, and an uncalibrated one before all.
+
+    >>> known = JudgeCalibration("llm_judge", "1", "gpt-5", 60, 0.917, (0.842, 0.951))
+    >>> describe_calibrations_briefly([known]), describe_calibrations_briefly([])
+    ('judge agrees 91 %', None)
+    >>> describe_calibrations_briefly([known, JudgeCalibration("llm_judge", "1", "opus")])
+    'uncalibrated'
+    """
+    return describe_accuracies_briefly([each.accuracy for each in calibrations])
+
+
+def describe_accuracies_briefly(accuracies: Collection[float | None]) -> str | None:
+    """Return the same of the accuracies of judges, which are None for uncalibrated ones."""
+    if not accuracies:
+        return None
+    known = [each for each in accuracies if each is not None]
+    if len(known) < len(accuracies):
+        return UNCALIBRATED
+    return f"judge agrees {math.floor(100 * min(known))} %"  # rounded down: the agreement must not be overstated
+
+
+def choose_lowest_calibration(brief_calibrations: Iterable[str | None]) -> str | None:
+    """Return the calibration, in a few words, that says least for pooled numbers; None where no model judged.
+
+    >>> choose_lowest_calibration(["judge agrees 91 %", None, "judge agrees 9 %"])
+    'judge agrees 9 %'
+    >>> choose_lowest_calibration(["judge agrees 91 %", "uncalibrated"]), choose_lowest_calibration([None])
+    ('uncalibrated', None)
+    """
+    known = [each for each in brief_calibrations if each]
+    return min(known, key=lambda each: -1 if each == UNCALIBRATED else int(each.split()[-2]), default=None)
 
 
 class JudgeTally:

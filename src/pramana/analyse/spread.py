@@ -1,20 +1,20 @@
-"""Distributions of times: results in one at a time; count, mean, median, p95, deviation, extremes and a histogram out.
+"""Distributions of times: results in one at a time; count, mean, percentiles, deviation, extremes and a histogram out.
 
-Overall, by provider and by model; the latency of written replies, and the time from voice to voice in calls. Replies
-from the cache and lines without an answer have no time and do not count.
+p95 comes with its upper bound. Overall, by provider and by model; the latency of written replies, and the time from
+voice to voice in calls. Replies from the cache and lines without an answer have no time and do not count.
 """
 
 import math
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from msgspec import Struct, field
 
-from pramana.analyse.intervals import percentile
-from pramana.analyse.voice import CALL_CHECK, read_measured_lines
+from pramana.analyse.intervals import bound_percentile, percentile
+from pramana.analyse.voice import CALL_CHECK, TEXT_VARIANT, read_measured_lines
 from pramana.model import Result, Run
 
 
@@ -29,10 +29,12 @@ class Spread(Struct, frozen=True, rename="camel"):
     """The sample standard deviation; None for fewer than two times."""
     min: float | None = None
     max: float | None = None
+    p95_at_most: float | None = None
+    """What p95 is at most, at 95 % confidence, with cases as the units; None for fewer than 59 cases."""
 
 
-def measure_time_spread(values: Sequence[float]) -> Spread:
-    """Return the distribution of some values.
+def measure_time_spread(values: Sequence[float], cases: float | None = None) -> Spread:
+    """Return the distribution of some values, which are of so many cases; None: each is of another case.
 
     >>> found = measure_time_spread([1.0, 2.0, 4.0, 5.0])
     >>> found.mean, found.median, found.max, round(found.standard_deviation, 3)
@@ -43,7 +45,16 @@ def measure_time_spread(values: Sequence[float]) -> Spread:
     ordered, count = sorted(values), len(values)
     mean = math.fsum(ordered) / count
     deviation = math.sqrt(math.fsum((each - mean) ** 2 for each in ordered) / (count - 1)) if count > 1 else None
-    return Spread(count, mean, percentile(ordered, 0.5), percentile(ordered, 0.95), deviation, ordered[0], ordered[-1])
+    return Spread(
+        count,
+        mean,
+        percentile(ordered, 0.5),
+        percentile(ordered, 0.95),
+        deviation,
+        ordered[0],
+        ordered[-1],
+        bound_percentile(ordered, count if cases is None else cases, 0.95),
+    )
 
 
 # ── Histograms ──
@@ -153,25 +164,35 @@ class _CollectedTimes(Struct):
 
     seconds: "array[float]" = field(default_factory=lambda: array("d"))
     counts_by_step: CountsByTimeStep = field(default_factory=CountsByTimeStep)
+    result_count: int = 0
+    """Results that the times are of; a call has several."""
 
-    def add(self, times: Iterable[float]) -> None:
+    def add(self, times: Sequence[float]) -> None:
+        """Add the times of one result."""
+        self.result_count += bool(times)
         for each in times:
             self.seconds.append(each)
             self.counts_by_step[find_time_step_index(each)] += 1
 
 
 class SpreadTally:
-    """Collects times from results, in any order; `providers` maps each model, as typed, to its provider."""
+    """Collects times from results, in any order; `providers` maps each model, as typed, to its provider.
 
-    def __init__(self, providers: Mapping[str, str]) -> None:
+    A case has one written result per repeat and model, and `spoken_variants` as many calls.
+    """
+
+    def __init__(self, providers: Mapping[str, str], repeats: int = 1, spoken_variants: int = 1) -> None:
         self._providers = providers
+        self._repeats, self._calls_per_repeat = max(1, repeats), max(1, spoken_variants)
         self._written_times: dict[str, _CollectedTimes] = {}
         self._spoken_times: dict[str, _CollectedTimes] = {}
 
     @classmethod
     def for_run(cls, run: Run) -> "SpreadTally":
         """Return an empty tally for the results of a run."""
-        return cls({target.typed: target.provider for target in run.plan.targets})
+        plan = run.plan
+        spoken = sum(each != TEXT_VARIANT for each in plan.variants)
+        return cls({target.typed: target.provider for target in plan.targets}, plan.repeats, spoken)
 
     def add(self, result: Result) -> None:
         """Add the times of one result."""
@@ -184,28 +205,46 @@ class SpreadTally:
         for check in result.checks:
             if check.name == CALL_CHECK and check.evidence:
                 times = [line.voice_to_voice_s for line in read_measured_lines(check.evidence)]
-                self._spoken_times.setdefault(model, _CollectedTimes()).add(each for each in times if each is not None)
+                self._spoken_times.setdefault(model, _CollectedTimes()).add(
+                    [each for each in times if each is not None]
+                )
 
     def summarise_times(self) -> "RunTimes":
         """Return the distributions so far; None for a kind without times."""
         return RunTimes(
-            latency_seconds=self._summarise_model_times(self._written_times) if self._written_times else None,
-            voice_to_voice_seconds=self._summarise_model_times(self._spoken_times) if self._spoken_times else None,
+            latency_seconds=_summarise_model_times(self._written_times, self._providers, self._repeats)
+            if self._written_times
+            else None,
+            voice_to_voice_seconds=_summarise_model_times(
+                self._spoken_times, self._providers, self._repeats * self._calls_per_repeat
+            )
+            if self._spoken_times
+            else None,
         )
 
-    def _summarise_model_times(self, times: Mapping[str, _CollectedTimes]) -> "ModelTimes":
-        by_provider: dict[str, array[float]] = {}
-        overall = array("d")
-        for model, some in times.items():
-            by_provider.setdefault(self._providers.get(model, "?"), array("d")).extend(some.seconds)
-            overall.extend(some.seconds)
-        counted = [some.counts_by_step for some in times.values()]
-        return ModelTimes(
-            overall=measure_time_spread(overall),
-            by_provider={name: measure_time_spread(some) for name, some in sorted(by_provider.items())},
-            by_model={name: measure_time_spread(some.seconds) for name, some in sorted(times.items())},
-            histogram=make_histogram(counted),
-            histogram_by_model={
-                name: make_histogram(counted, some.counts_by_step) for name, some in sorted(times.items())
-            },
-        )
+
+def _summarise_model_times(
+    times: Mapping[str, _CollectedTimes], providers: Mapping[str, str], results_per_case: int
+) -> ModelTimes:
+    """Return the distributions of the times of each model, of each provider and of all."""
+    by_provider: dict[str, list[_CollectedTimes]] = {}
+    for model, some in times.items():
+        by_provider.setdefault(providers.get(model, "?"), []).append(some)
+    counted = [some.counts_by_step for some in times.values()]
+    return ModelTimes(
+        overall=_pool_times([*times.values()], results_per_case),
+        by_provider={name: _pool_times(some, results_per_case) for name, some in sorted(by_provider.items())},
+        by_model={name: _pool_times([some], results_per_case) for name, some in sorted(times.items())},
+        histogram=make_histogram(counted),
+        histogram_by_model={name: make_histogram(counted, some.counts_by_step) for name, some in sorted(times.items())},
+    )
+
+
+def _pool_times(times_by_model: Sequence[_CollectedTimes], results_per_case: int) -> Spread:
+    """Return the distribution of the times of some models, which all have the same cases."""
+    seconds = array("d")
+    for each in times_by_model:
+        seconds.extend(each.seconds)
+    # Several results of one case, of one model or of several, are not several cases.
+    results = sum(each.result_count for each in times_by_model)
+    return measure_time_spread(seconds, results / (results_per_case * len(times_by_model)))

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from msgspec import Struct, to_builtins
 
 from pramana.analyse.engines import iterate_engine_lines_of_result, parse_distinct_engines
-from pramana.analyse.intervals import percentile, percentile_bound_rank
+from pramana.analyse.intervals import bound_percentile, percentile
 from pramana.analyse.judgements import RUBRIC
 from pramana.analyse.judges import JudgeTally, VerdictCount, canonical_judge_name, describe_calibration, keep_judge_name
 from pramana.analyse.numbers import pluralise
@@ -583,9 +583,8 @@ def _make_percentiles(values: "array[float]", results_per_case: int) -> TimePerc
         for start in range(0, len(values), _SORT_CHUNK_SIZE)
     ]
     ordered = array("d", merge(*pieces))
-    ranks = (percentile_bound_rank(len(ordered), len(ordered) / results_per_case, share) for share in (0.95, 0.99))
     return TimePercentiles(
         len(ordered),
         *(percentile(ordered, share) for share in (0.5, 0.95, 0.99)),
-        *(None if rank is None else ordered[rank] for rank in ranks),
+        *(bound_percentile(ordered, len(ordered) / results_per_case, share) for share in (0.95, 0.99)),
     )

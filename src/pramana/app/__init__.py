@@ -18,6 +18,7 @@ import anyio.to_thread
 from pramana import clock
 from pramana.app.access import LOOKUP_CACHE_S, Access, Credential, OpenStreams, User, require_role
 from pramana.app.findings import ComputationCache, RunSummaries
+from pramana.app.judge_marks import JudgeMarks
 from pramana.app.known_suites import KnownSuites
 from pramana.app.pulls import Downloads
 from pramana.app.spending import LocalProgramSettings
@@ -127,6 +128,7 @@ class App:
     comparison_cache: ComputationCache = field(default_factory=ComputationCache)
     community_watch_cache: ComputationCache = field(default_factory=ComputationCache)
     """Apart from the comparisons, which strangers must not push out."""
+    judge_marks: JudgeMarks = field(init=False)
     event_tail: EventTail = field(init=False)
     """Publishes new results and changes to the event streams."""
     known_suites: KnownSuites = field(init=False)
@@ -140,6 +142,7 @@ class App:
 
     def __post_init__(self) -> None:
         self.access, self.run_summaries = Access(self), RunSummaries(self.store)
+        self.judge_marks = JudgeMarks(self.store)
         self.event_tail, self.known_suites = EventTail(self.store, self.closing), KnownSuites(self.store)
         self.streams = OpenStreams(self.access)
 

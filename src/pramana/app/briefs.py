@@ -31,6 +31,8 @@ MAX_NAMED_FAILURES = 10
 MAX_TEXT_LENGTH = 2_000
 """Most characters of a prompt or a reply in a list of failures."""
 
+_P95_BOUND_DESCRIPTION = "What p95 is at most, at 95 % confidence; null for fewer than 59 cases"
+
 
 class RateView(View, frozen=True, kw_only=True):
     """The number of results per outcome, and the pass rate of those with a verdict."""
@@ -68,6 +70,7 @@ class LatencyView(View, frozen=True, kw_only=True):
 
     p50_seconds: float | None
     p95_seconds: float | None
+    p95_at_most_seconds: Annotated[float | None, Meta(description=_P95_BOUND_DESCRIPTION)]
 
 
 class RunBriefView(RunView, frozen=True, kw_only=True):
@@ -80,6 +83,7 @@ class RunBriefView(RunView, frozen=True, kw_only=True):
     output_tokens: Annotated[float | None, Meta(description=_TOKEN_SUM_DESCRIPTION)]
     latency_p50_seconds: Annotated[float | None, Meta(description="null with several models")]
     latency_p95_seconds: float | None
+    latency_p95_at_most_seconds: Annotated[float | None, Meta(description=_P95_BOUND_DESCRIPTION)]
     latency_by_model: Annotated[
         Mapping[str, LatencyView], Meta(description="The latency of each model, where there are several")
     ]
@@ -160,6 +164,7 @@ def make_brief(run: RunDetailView) -> RunBriefView:
         output_tokens=summary.output_tokens.value,
         latency_p50_seconds=None if several else summary.latency.p50,
         latency_p95_seconds=None if several else summary.latency.p95,
+        latency_p95_at_most_seconds=None if several else summary.latency.p95_at_most,
         latency_by_model=_latency_by_model(run) if several else {},
         by=_rate_views(summary.by, ["model", *([] if several else broken_down)]),
         by_model={model: _rate_views(by, broken_down) for model, by in summary.by_model.items()} if several else {},
@@ -193,7 +198,7 @@ def _rate_views(
 def _latency_by_model(run: RunDetailView) -> dict[str, LatencyView]:
     times = run.aggregates.latency_seconds if run.aggregates else None
     return {
-        model: LatencyView(p50_seconds=spread.median, p95_seconds=spread.p95)
+        model: LatencyView(p50_seconds=spread.median, p95_seconds=spread.p95, p95_at_most_seconds=spread.p95_at_most)
         for model, spread in (times.by_model if times else {}).items()
     }
 

@@ -198,13 +198,14 @@ def read_labelled_verdicts(store: Store, run: Run) -> LabelledVerdicts:
     drawn_by = sorted({each.scoring for each in labels if each.scoring not in (None, current)})
     return LabelledVerdicts(
         list_judged_replies(store, run),
-        [_given_label(each) for each in labels],
+        [given_label(each) for each in labels],
         [_read_verdicts(store, run, scoring) for scoring in drawn_by],
         run.plan.repeats * len(run.plan.variants),
     )
 
 
-def _given_label(label: Label) -> GivenLabel:
+def given_label(label: Label) -> GivenLabel:
+    """Return a stored label as what a report of judges takes."""
     return GivenLabel(make_task_name(label.seq, label.criterion), label.rater, label.verdict, label.scoring)
 
 

@@ -38,7 +38,7 @@ from pramana.app.comparison_sides import (
     parse_margin,
     read_side,
 )
-from pramana.app.comparisons import Margin, list_source_states, make_missing_choice_error
+from pramana.app.comparisons import Margin, make_missing_choice_error, make_state_key
 from pramana.app.references import (
     ModelUnclear,
     SeveralSides,
@@ -183,7 +183,7 @@ def compare_several_runs(app: App, _: User, request: CompareSeveralRequest) -> C
         any_suite, any_judge, margin = options
         return compare_several_sides(sides, any_suite=any_suite, any_judge=any_judge, margin=margin).view
 
-    key = (*list_source_states(app, sides.sources), *sides.typed_references, sides.reference, *options)
+    key = (*make_state_key(app.store, sides.sources), *sides.typed_references, sides.reference, *options)
     try:
         return app.comparison_cache.get(key, compare)
     except DifferentCasesError:

@@ -32,6 +32,7 @@ from pramana.store.store import Store
 
 MAX_NAMED_CASES = 100
 """Most cases listed by name for each kind other than flips."""
+CHANGED_CASES_PER_PAGE = 50
 Margin = Annotated[
     float, Meta(ge=0, le=100, description="Largest acceptable loss of the pass rate, in points; 5 by default")
 ]
@@ -319,7 +320,7 @@ class CompareRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     any_judge: bool = False
     margin: Margin = DEFAULT_MARGIN_POINTS
     page: PageNumber = 1
-    page_size: PageSize = 50
+    page_size: PageSize = CHANGED_CASES_PER_PAGE
     """Changed cases per page."""
 
 
@@ -337,7 +338,18 @@ def compare_runs(app: App, _: User, request: CompareRequest) -> ComparisonView:
             "the two runs are not known to have the same cases; to compare those that both have, send anySuite=true",
             "anySuite",
         ) from None
-    begin = (request.page - 1) * request.page_size
+    return _make_page(whole, before, after, request.page, request.page_size)
+
+
+def make_first_page(whole: FullComparisonView, before: ComparisonSource, after: ComparisonSource) -> ComparisonView:
+    """Return a comparison with the first page of the cases that changed."""
+    return _make_page(whole, before, after, 1, CHANGED_CASES_PER_PAGE)
+
+
+def _make_page(
+    whole: FullComparisonView, before: ComparisonSource, after: ComparisonSource, page: int, page_size: int
+) -> ComparisonView:
+    begin = (page - 1) * page_size
     return ComparisonView(
         **{name: getattr(whole, name) for name in ComparisonNumbersView.__struct_fields__},
         base=before.reference,
@@ -346,7 +358,7 @@ def compare_runs(app: App, _: User, request: CompareRequest) -> ComparisonView:
         new_model=after.model,
         lost=len(whole.lost),
         gained=len(whole.gained),
-        flips=(*whole.lost, *whole.gained)[begin : begin + request.page_size],
+        flips=(*whole.lost, *whole.gained)[begin : begin + page_size],
         excluded=_named_cases_view(whole.excluded),
         apart=DifferentlyJudgedCasesView(count=len(whole.apart), cases=whole.apart[:MAX_NAMED_CASES]),
         only_base=_named_cases_view(whole.only_base),
@@ -366,22 +378,17 @@ def _compare_sources(
         any_suite, any_judge, margin = options
         return comparison_view(compare_sides(before, after, any_suite=any_suite, any_judge=any_judge, margin=margin))
 
-    return app.comparison_cache.get((*list_source_states(app, (before, after)), *options), compare)
+    return app.comparison_cache.get((*make_state_key(app.store, (before, after)), *options), compare)
 
 
-def list_source_states(app: App, sources: Iterable[ComparisonSource]) -> list[Any]:
-    """Return what identifies stored runs as they are now: it changes with more results, a rescoring or a label."""
+def make_state_key(store: Store, sources: Iterable[ComparisonSource]) -> tuple[Any, ...]:
+    """Return the key of a cached comparison of stored runs: it changes with their results, scorings and labels."""
     states: list[Any] = []
     for each in sources:
-        run = app.store.runs.find_as_of_scoring(each.reference)
-        states += (
-            each.reference_and_model,
-            run.stored,
-            run.status,
-            run.finished,
-            *app.store.scorings.read_scoring_labels(run),
-        )
-    return [*states, *app.store.labels.read_state()]
+        run = store.runs.find_as_of_scoring(each.reference)
+        scorings = store.scorings.read_scoring_labels(run)
+        states += (each.reference_and_model, run.stored, run.status, run.finished, *scorings)
+    return (*states, *store.labels.read_state())
 
 
 def _find_sources(store: Store, request: CompareRequest) -> tuple[ComparisonSource, ComparisonSource]:

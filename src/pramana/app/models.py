@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pramana import clock, settings
-from pramana.analyse.intervals import percentile
+from pramana.analyse.intervals import bound_percentile, percentile
+from pramana.analyse.judges import choose_lowest_calibration
 from pramana.analyse.mean_bounds import rate_interval
 from pramana.analyse.summary import Rate
 from pramana.analyse.voice import name_speech_recognition
@@ -48,6 +49,9 @@ class LatencyView(View, frozen=True, kw_only=True):
     count: int
     median: float | None
     p95: float | None
+    p95_at_most: Annotated[
+        float | None, Meta(description="What p95 is at most, at 95 % confidence; null for fewer than 59 cases")
+    ]
 
 
 class RateView(OutcomesView, frozen=True, kw_only=True):
@@ -61,6 +65,13 @@ class RateView(OutcomesView, frozen=True, kw_only=True):
     n: Annotated[int, Meta(description="Results with a verdict")]
     cases: Annotated[int, Meta(description="Number of different cases")]
     latency_ms: LatencyView
+    calibration: Annotated[
+        str | None,
+        Meta(
+            description="How far the judges of the verdicts agree with people: `judge agrees 92 %` (of several, the "
+            "least) or `uncalibrated`; null if no model judged"
+        ),
+    ]
 
 
 class RunPointView(RateView, frozen=True, kw_only=True):
@@ -131,6 +142,7 @@ def read_model_history(app: App, _: User, wanted: HistoryRequest) -> History:
     runs, total = app.store.runs.read_page(model=model, limit=wanted.limit)
     runs.reverse()
     measured = past.measure_model(runs, model)
+    marks = app.judge_marks.describe(runs, past.count_run_outcomes(runs))
     points = tuple(
         RunPointView(
             run=run.id,
@@ -141,20 +153,23 @@ def read_model_history(app: App, _: User, wanted: HistoryRequest) -> History:
             cases_digest=digest,
             variant=variant,
             setup_digest=_hash_setup(run.plan, model, variant, judged_again),
+            calibration=mark,
             **_rate_fields([found], past.count_distinct_cases([run.id])),
         )
-        for run, digest, judged_again, by_variant in zip(
-            runs, past.hash_cases(runs), past.list_rescoring_labels(runs), measured, strict=True
+        for run, digest, judged_again, by_variant, mark in zip(
+            runs, past.hash_cases(runs), past.list_rescoring_labels(runs), measured, marks, strict=True
         )
         for variant, found in by_variant.items()
     )
     cut_off = runs[0].created[:10] if runs and total > len(runs) else None
+    mark_by_run = {run.id: mark for run, mark in zip(runs, marks, strict=True)}
     days = tuple(
         DayPointView(
             day=day,
             variant=variant,
             runs=len(some),
             complete=day != cut_off,
+            calibration=choose_lowest_calibration(mark_by_run[run.id] for run, _ in some),
             **_rate_fields([found for _, found in some], past.count_distinct_cases(run.id for run, _ in some)),
         )
         for (day, variant), some in _group_by_day(runs, measured).items()
@@ -223,13 +238,19 @@ def _rate_fields(run_measurements: Sequence[ModelVariantMeasurements], case_coun
         else sorted(chain.from_iterable(each.reply_durations_s for each in run_measurements))
     )
     median, p95 = percentile(times, 0.5), percentile(times, 0.95)
+    bound = bound_percentile(times, len(times) / a_case, 0.95)
     return {
         **counts,
         "pass_rate": whole.value,
         "interval": (interval.low, interval.high) if interval else None,
         "n": whole.scored_count,
         "cases": case_count,
-        "latency_ms": LatencyView(count=len(times), median=_to_milliseconds(median), p95=_to_milliseconds(p95)),
+        "latency_ms": LatencyView(
+            count=len(times),
+            median=_to_milliseconds(median),
+            p95=_to_milliseconds(p95),
+            p95_at_most=_to_milliseconds(bound),
+        ),
     }
 
 

@@ -13,10 +13,12 @@ from msgspec.structs import replace
 from pramana.analyse.rates import make_model_rates
 from pramana.analyse.summary import explain_outcome
 from pramana.app import App, User, use_case
+from pramana.app.judge_marks import JudgeMarks
 from pramana.app.views import OutcomesView, View
 from pramana.bench import VERDICT_OUTCOMES
 from pramana.model import Outcome, Result, Run
 from pramana.plan_scoring import make_scoring_label
+from pramana.store.history import RunOutcomeCounts
 from pramana.store.store import Store
 
 MAX_LISTED_VERDICTS = 1_000
@@ -44,6 +46,13 @@ class ScoringView(View, frozen=True, kw_only=True):
         bool, Meta(description="Whether this scoring is current: the newest, unless an earlier one was chosen")
     ]
     models: tuple[ScoredModelView, ...]
+    calibration: Annotated[
+        str | None,
+        Meta(
+            description="How far the judges of the verdicts agree with people: `judge agrees 92 %` (of several, the "
+            "least) or `uncalibrated`; null if no model judged"
+        ),
+    ]
 
 
 class _RescoredView(View, frozen=True, kw_only=True):
@@ -152,23 +161,26 @@ def _result_identity_fields(result: Result) -> dict[str, Any]:
 @use_case("viewer")
 def list_scorings(app: App, _: User, run_id: str) -> Sequence[ScoringView]:
     """Return the scorings of a run, oldest first."""
-    return scoring_views(app.store, app.store.runs.find(run_id))
+    return scoring_views(app.store, app.store.runs.find(run_id), app.judge_marks)
 
 
 @use_case("editor")
 def use_scoring(app: App, _: User, run_id: str, number: int) -> Sequence[ScoringView]:
     """Make a scoring current until the run is rescored; return all scorings of the run."""
-    return make_scoring_current(app.store, app.store.runs.read(run_id), number)
+    return make_scoring_current(app.store, app.store.runs.read(run_id), number, app.judge_marks)
 
 
-def make_scoring_current(store: Store, run: Run, scoring_number: int) -> Sequence[ScoringView]:
+def make_scoring_current(
+    store: Store, run: Run, scoring_number: int, marks: JudgeMarks | None = None
+) -> Sequence[ScoringView]:
     """Make a scoring current until the run is rescored; return all scorings of the run."""
     store.scorings.make_current(run, scoring_number)
-    return scoring_views(store, run)
+    return scoring_views(store, run, marks)
 
 
-def scoring_views(store: Store, run: Run) -> Sequence[ScoringView]:
-    """Return the scorings of a run, oldest first."""
+def scoring_views(store: Store, run: Run, marks: JudgeMarks | None = None) -> Sequence[ScoringView]:
+    """Return the scorings of a run, oldest first; `marks` has calibrations that were read before."""
+    marks = marks or JudgeMarks(store)
     found = store.scorings.list_finished(run)
     plan = run.plan
     return [
@@ -178,16 +190,19 @@ def scoring_views(store: Store, run: Run) -> Sequence[ScoringView]:
             label=each.label if each.number else make_scoring_label(plan.judges, plan.embedder, plan.scorers),
             created_at=each.created,
             current=each.is_current,
-            models=_scored_model_views(store, replace(run, scoring=each.number)),
+            models=_scored_model_views(run, counts),
+            calibration=marks.describe([replace(run, scoring=each.number)], [counts])[0],
         )
         for each in found
+        for counts in store.history.count_run_outcomes([replace(run, scoring=each.number)])
     ]
 
 
-def _scored_model_views(store: Store, run: Run) -> tuple[ScoredModelView, ...]:
-    """Return the outcomes of each model of a run by its scoring, in the order of the plan; counts are cached."""
-    (ended,) = store.history.count_run_outcomes([run])
-    rates = make_model_rates(run, ended.outcome_counts, ended.by_model, ended.scored_model_variants) if ended else {}
+def _scored_model_views(run: Run, counts: RunOutcomeCounts | None) -> tuple[ScoredModelView, ...]:
+    """Return the outcomes of each model of a run by a scoring, in the order of the plan."""
+    rates = (
+        make_model_rates(run, counts.outcome_counts, counts.by_model, counts.scored_model_variants) if counts else {}
+    )
     return tuple(
         ScoredModelView(
             model=model,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec.structs import asdict, fields, force_setattr
 
 from pramana import planning
-from pramana.analyse.judges import PANEL_SEPARATOR
+from pramana.analyse.judges import PANEL_SEPARATOR, describe_calibrations_briefly
 from pramana.analyse.rates import make_model_rates, make_rate
 from pramana.analyse.scores import read_rubric_ratings
 from pramana.analyse.spread import RunTimes
@@ -135,7 +135,8 @@ def list_runs(app: App, _: User, filter_: RunFilter) -> ListPage[RunView]:
         history.count_run_outcomes(found) if filter_.outcomes else [None] * len(found)
     )
     digests: Sequence[str | None] = history.hash_cases(found) if filter_.outcomes else [None] * len(found)
-    return ListPage([_run_view(*each) for each in zip(found, ended, digests, strict=True)], total)
+    marks = app.judge_marks.describe(found, ended)
+    return ListPage([_run_view(*each) for each in zip(found, ended, digests, marks, strict=True)], total)
 
 
 @use_case("viewer", "heavy")
@@ -206,8 +207,12 @@ def _read_run_detail(
     app: App, run: Run, summary: Summary | None = None, times: RunTimes | None = None
 ) -> RunDetailView:
     history = app.store.history
-    ended = summary or history.count_run_outcomes([run])[0]
-    return run_detail_view(run, summary, times, _run_view(run, ended, history.hash_cases([run])[0]))
+    (cases_digest,) = history.hash_cases([run])
+    if summary:
+        return run_detail_view(run, summary, times, _run_view(run, summary, cases_digest))
+    counts = history.count_run_outcomes([run])
+    (mark,) = app.judge_marks.describe([run], counts)
+    return run_detail_view(run, None, times, _run_view(run, counts[0], cases_digest, mark))
 
 
 # ── Results ──
@@ -270,10 +275,14 @@ def follow_changes(app: App, _: User, after_change_number: int | None = None) ->
 
 
 def _run_view(
-    run: Run, counts_or_summary: RunOutcomeCounts | Summary | None = None, cases_digest: str | None = None
+    run: Run,
+    counts_or_summary: RunOutcomeCounts | Summary | None = None,
+    cases_digest: str | None = None,
+    calibration: str | None = None,
 ) -> RunView:
-    plan = run.plan
-    rate = counts_or_summary.overall if isinstance(counts_or_summary, Summary) else None
+    plan, rate = run.plan, None
+    if isinstance(counts_or_summary, Summary):
+        rate, calibration = counts_or_summary.overall, describe_calibrations_briefly(counts_or_summary.calibrations)
     if isinstance(counts_or_summary, RunOutcomeCounts):
         rate = make_rate(run, counts_or_summary.outcome_counts, len(counts_or_summary.scored_model_variants))
     return RunView(
@@ -302,6 +311,7 @@ def _run_view(
         pass_rate=rate.value if rate else None,
         interval=(rate.interval.low, rate.interval.high) if rate and rate.interval else None,
         model_rates=_model_rate_views(run, counts_or_summary),
+        calibration=calibration,
     )
 
 

@@ -116,6 +116,13 @@ class RunView(View, frozen=True, kw_only=True):
         tuple[ModelRateView, ...] | None,
         Meta(description="Rates of each model, in the order of `models`; null in lists without `outcomes=true`"),
     ]
+    calibration: Annotated[
+        str | None,
+        Meta(
+            description="How far the judges of the verdicts agree with people: `judge agrees 92 %` (of several, the "
+            "least) or `uncalibrated`; null if no model judged, and in lists without `outcomes=true`"
+        ),
+    ]
 
     @property
     def reference(self) -> str:
@@ -195,7 +202,8 @@ class RunDetailView(RunView, frozen=True, kw_only=True):
     aggregates: Annotated[
         RunTimes | None,
         Meta(
-            description="count, mean, median, p95, standardDeviation, min and max of latencySeconds and, of calls, of "
+            description="count, mean, median, p95, p95AtMost (its upper bound at 95 % confidence; null for fewer than "
+            "59 cases), standardDeviation, min and max of latencySeconds and, of calls, of "
             "voiceToVoiceSeconds: overall, byProvider, byModel; histogram and histogramByModel: from, to and count of "
             "bins"
         ),

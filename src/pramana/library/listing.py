@@ -8,6 +8,7 @@ from msgspec import Struct
 from pramana.errors import InvalidInput, describe_value, escape_control_characters
 from pramana.model import Outcome, RunStatus
 from pramana.report import figures
+from pramana.report.run_list import mark_judged_runs
 from pramana.request import MAX_NAME_CHARS
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     failed: int
     name: str | None = None
     note: str | None = None
+    calibration: str | None = None
+    """How far the judges of the verdicts agree with people: `judge agrees 92 %`, or `uncalibrated`; None if no model
+    judged."""
 
     @property
     def pass_rate(self) -> float | None:
@@ -42,6 +46,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         rate = "no verdict" if self.pass_rate is None else f"{figures.format_percent(self.pass_rate)} passed"
+        rate += f", {self.calibration}" if self.calibration and self.pass_rate is not None else ""
         counts = f"{self.stored:,}/{self.expected:,}"
         when = self.date[:16].replace("T", " ")
         name = f"  {escape_control_characters(self.name)}" if self.name else ""
@@ -79,7 +84,9 @@ def list_runs(
             expected = f"text of at most {MAX_NAME_CHARS} characters"
             raise InvalidInput(f"{argument}: expected {expected}, found {describe_value(value)}")
     found, total = store.runs.read_page(limit=limit, model=model, suite=suite_prefix, name=run_name_part)
-    counts = (each.outcome_counts if each else {} for each in store.history.count_run_outcomes(found))
+    ended = store.history.count_run_outcomes(found)
+    counts = (each.outcome_counts if each else {} for each in ended)
+    marks = mark_judged_runs(store, found, ended)
     records = (
         RunRecord(
             id=run.id,
@@ -93,7 +100,8 @@ def list_runs(
             failed=outcomes.get(Outcome.FAILED, 0),
             name=run.name,
             note=run.note,
+            calibration=mark,
         )
-        for run, outcomes in zip(found, counts, strict=True)
+        for run, outcomes, mark in zip(found, counts, marks, strict=True)
     )
     return RunList(records, total)

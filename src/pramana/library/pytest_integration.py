@@ -13,6 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pramana import settings
+from pramana.analyse.judges import describe_calibrations_briefly
 from pramana.errors import Hint, InvalidInput, NotFound, PramanaError
 from pramana.library import Report, evaluate, make_case_fields, read_selection
 from pramana.library.options import Cases, reword_for_python
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
 
 
 class RunPassCount(NamedTuple):
-    """A run of the session, and how many of its results passed."""
+    """A run of the session, how many of its results passed, and how far its judges agree with people."""
 
     run_id: str
     passed: int
     total: int
+    calibration: str | None = None
 
 
 def make_evaluate(
@@ -70,7 +72,8 @@ def make_evaluate(
                 raise
             raise error.with_traceback(None) from None
         overall = report.summary.overall
-        runs.append(RunPassCount(report.run_id, overall.passed, overall.total))
+        calibration = describe_calibrations_briefly(report.summary.calibrations)
+        runs.append(RunPassCount(report.run_id, overall.passed, overall.total, calibration))
         return report
 
     return pramana_evaluate

@@ -8,17 +8,19 @@ from contextlib import closing
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
 from pramana import settings
 from pramana.analyse.gate import check_pass_rate
 from pramana.analyse.intervals import Interval
+from pramana.analyse.judges import describe_calibrations_briefly
 from pramana.analyse.summary import Rate, Summary
 from pramana.app.model_names import list_model_names
 from pramana.errors import InvalidInput, describe_value, escape_control_characters, quote_text
 from pramana.library.by_model import ByModel
+from pramana.library.listing import RunRecord
 from pramana.model import Outcome, Run
 from pramana.report import figures
 from pramana.report.resuming import format_resume_call
@@ -29,9 +31,11 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
+    from pramana.analyse.comparison import FailOn
     from pramana.app.rescoring import ScoringView
     from pramana.app.views import ResultDetailView
-    from pramana.library.comparison import ComparisonTable
+    from pramana.library.baseline import CheckedBaseline
+    from pramana.library.comparison import Comparison, ComparisonTable
     from pramana.library.judge_report import JudgeReport
     from pramana.library.sameness import Sameness
     from pramana.report.exporters import Exporter
@@ -315,7 +319,52 @@ class Report:
         with closing(open_store(self._store_url)) as store:
             return read_sameness(store, self.run, models)
 
+    # ── A baseline ──
+
+    def compare_with_baseline(
+        self, baseline: "str | Path | Report | RunRecord", *, margin: float = 5.0
+    ) -> "Mapping[str, Comparison]":
+        """Compare each model of the run with a baseline, and return the comparisons by model.
+
+        The baseline is a report, the id or the name of a run, an item of `runs()`, or the path of a results.json file.
+        If several runs have the name, the newest finished one but this run is the baseline. `margin` is the largest
+        acceptable loss of the pass rate, in points.
+        """
+        __tracebackhide__ = True
+        return self._check_baseline(baseline, margin, "regression").comparisons
+
     # ── Assertions ──
+
+    def assert_no_regression(
+        self,
+        baseline: "str | Path | Report | RunRecord",
+        *,
+        margin: float = 5.0,
+        fail_on: Literal["regression", "inconclusive"] = "regression",
+    ) -> None:
+        """Raise `AssertionError` if a model is proven to be worse than in the baseline by more than the margin.
+
+        It is raised too if a result is missing or errored, or if no case can be compared; with
+        `fail_on="inconclusive"` also unless a loss as large as the margin is excluded. `pramana run --baseline` decides
+        in the same way. `compare_with_baseline` says what a baseline may be.
+        """
+        from pramana.library.baseline import describe_failed_check
+
+        __tracebackhide__ = True
+        found = self._check_baseline(baseline, margin, fail_on)
+        if found.exit_code:
+            unfinished = [] if self.finished else [self._describe_unfinished()]
+            raise AssertionError("\n".join([*describe_failed_check(found), *unfinished]))
+
+    def _check_baseline(self, baseline: object, margin: float, fail_on: "FailOn") -> "CheckedBaseline":
+        from pramana.library.baseline import check_baseline
+
+        __tracebackhide__ = True
+        if isinstance(baseline, Report):
+            reference: object = baseline.run.reference
+        else:
+            reference = baseline.id if isinstance(baseline, RunRecord) else baseline
+        return check_baseline(self._store_url, self.run, find_database_url(baseline), reference, margin, fail_on)
 
     def assert_pass_rate(self, minimum: float, *, confidence: float | None = None) -> None:
         """Raise `AssertionError` unless the pass rate of each model is at least `minimum`.
@@ -385,7 +434,8 @@ class Report:
             f"{name} {figures.format_percent(each.pass_rate) if each.pass_rate is not None else 'no verdict'}"
             for name, each in self.by_model.items()
         )
-        return f"<Report of run {self.run_id}: {self.run.plan.suite}, {rates}>"
+        mark = describe_calibrations_briefly(self.summary.calibrations)
+        return f"<Report of run {self.run_id}: {self.run.plan.suite}, {rates}{f', {mark}' if mark else ''}>"
 
     def _repr_html_(self) -> str:
         from pramana.report.notebook import render_report

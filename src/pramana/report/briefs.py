@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from pramana.analyse.numbers import format_percent, pluralise
+from pramana.app.baselines import BaselineCheckView
 from pramana.app.briefs import FailedResultView, RateView, RunBriefView
 from pramana.app.comparison_sides import describe_request_differences
 from pramana.app.comparisons import ComparisonView
@@ -20,6 +21,7 @@ def render_run(run: RunBriefView) -> str:
     """Return the outcome of a run: pass rates, cost, and results without a verdict."""
     lines = [_describe_run_status(run)]
     lines += [f"{model}: {render_rate(rate)}" for model, rate in run.by.get("model", {}).items()]
+    lines += [run.judged_by] if run.judged_by else []
     cost = "not known" if run.cost_usd is None else f"${run.cost_usd:.4f}"
     lines.append(f"Cost: {cost}")
     for each in run.without_verdict:
@@ -96,6 +98,16 @@ def render_comparison(comparison: ComparisonView) -> str:
     return "\n".join(filter(None, lines))
 
 
+def render_baseline_check(check: BaselineCheckView) -> str:
+    """Return whether a run passed the check against its baseline, then the comparison of each model."""
+    verdict = "Passed" if check.passed else "Failed"
+    lines = [f"{verdict}, exit code {check.exit_code}: run {check.run} against the baseline {check.baseline}."]
+    lines += [check.incomplete] if check.incomplete else []
+    for each in check.models:
+        lines += ["", f"{each.model} (exit code {each.exit_code}):", render_comparison(each.comparison)]
+    return "\n".join(lines)
+
+
 def render_validation(validation: ValidationView) -> str:
     """Return whether files are valid, then one line per problem."""
     counted = {
@@ -136,7 +148,8 @@ def _format_run_line(run: RunView) -> str:
     ]
     several = len(run.models) > 1
     shares = [f"{rate} passed{f' with {model}' if several else ''}" for model, rate in rates]
-    counts = ", ".join([f"{run.stored:,} of {run.expected:,} results", *shares])
+    judged = [run.calibration] if run.calibration and shares else []
+    counts = ", ".join([f"{run.stored:,} of {run.expected:,} results", *shares, *judged])
     return f"{run.id}  {run.created_at[:16]}  {run.status}  {run.suite}  {', '.join(run.models)}: {counts}"
 
 

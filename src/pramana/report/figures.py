@@ -244,7 +244,7 @@ def describe_spending(run: Run, summary: Summary) -> str:
     if first.count == 1:
         parts.append(f"first token {format_duration(first.p50)}")
     elif first.count:
-        bound = describe_percentile_bounds({"p95": first.p95_at_most}) if first.p95_at_most is not None else ""
+        bound = describe_percentile_bounds({"p95": first.p95_at_most})
         parts.append(f"first token p50/p95: {format_duration(first.p50)}/{format_duration(first.p95)}{bound}")
     if summary.cached:
         parts.append(f"{summary.cached:,} from the cache")
@@ -278,10 +278,11 @@ def describe_percentile_bounds(bounds: Mapping[str, float | None]) -> str:
     >>> describe_percentile_bounds({"p95": 1.5, "p99": None})
     ' (p95 at most 1.50 s at 95 % confidence; too few cases to bound p99)'
     """
-    return f" ({_list_percentile_bounds(bounds)})"
+    return f" ({list_percentile_bounds(bounds)})"
 
 
-def _list_percentile_bounds(bounds: Mapping[str, float | None]) -> str:
+def list_percentile_bounds(bounds: Mapping[str, float | None]) -> str:
+    """Return the upper bounds of percentiles, or that there are too few cases for one."""
     known = [f"{name} at most {format_duration(each)}" for name, each in bounds.items() if each is not None]
     unknown = [name for name, each in bounds.items() if each is None]
     parts = [f"{', '.join(known)} at 95 % confidence"] if known else []
@@ -419,10 +420,22 @@ def _format_percentiles(times: Latency) -> str:
         return f"voice to voice p50 {format_bounded_time(times.p50)} (n={times.n}{unanswered})"
     p50, p95, longest = map(format_bounded_time, (times.p50, times.p95, times.max))
     shown = f"p50 {p50}, p95 {p95}, most {longest}"
-    bound = f", {_list_percentile_bounds({'p95': times.p95_at_most})}"
+    bound = describe_voice_bound(times)
+    return f"voice to voice {shown} (n={times.n:,}{unanswered}{f', {bound}' if bound else ''})"
+
+
+def describe_voice_bound(times: Latency) -> str:
+    """Return what p95 of a time in calls is at most; empty if p95 itself is printed as longer than the caller waited.
+
+    >>> describe_voice_bound(Latency(n=80, p95=BoundedSeconds(1.2), p95_at_most=1.5))
+    'p95 at most 1.50 s at 95 % confidence'
+    >>> describe_voice_bound(Latency(n=80, censored=8, p95=BoundedSeconds(15.0, ">")))
+    ''
+    """
     if times.p95_at_most is None and times.censored:
-        bound = ""  # p95 may be longer than the caller waited, and is printed so
-    return f"voice to voice {shown} (n={times.n:,}{unanswered}{bound})"
+        unbounded = times.p95 is not None and times.p95.relation != "="
+        return "" if unbounded else "too few answers to bound p95"
+    return list_percentile_bounds({"p95": times.p95_at_most})
 
 
 def describe_unreliable_times(turn_taking: TurnTaking) -> list[str]:

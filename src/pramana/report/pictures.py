@@ -11,7 +11,7 @@ from datetime import datetime
 
 from pramana.analyse.spread import Bin, Spread
 from pramana.analyse.summary import Rate
-from pramana.report.figures import format_duration, format_percent, get_interval_bounds
+from pramana.report.figures import format_duration, format_percent, get_interval_bounds, list_percentile_bounds
 from pramana.report.markup import (
     Column,
     HtmlChild,
@@ -165,11 +165,14 @@ def draw_distribution(
     said = (
         f"{count:,} {timed_items_name} · fastest {format_duration(spread.min)}, slowest {format_duration(spread.max)}"
     )
+    bound = list_percentile_bounds({"p95": spread.p95_at_most})
     scale = f"time axis logarithmic, highest bar {max(each.count for each in bins):,}"
     return tag(
         "figure",
-        tag("figcaption", tag("b", title), tag("span", f"{said} · {scale}", class_="quiet small"), beside),
-        draw_histogram(bins, marks, f"{title}: {said}. {_describe_histogram(bins, marks)}; {scale}", max_count),
+        tag("figcaption", tag("b", title), tag("span", f"{said} · {bound} · {scale}", class_="quiet small"), beside),
+        draw_histogram(
+            bins, marks, f"{title}: {said}. {_describe_histogram(bins, marks)}; {bound}; {scale}", max_count
+        ),
         class_="figure",
     )
 

@@ -88,8 +88,9 @@ def describe_scored_models(scoring: ScoringView) -> Iterator[tuple[str, str]]:
     for row in scoring.models:
         outcomes = row.outcomes
         scored = outcomes.passed + outcomes.failed
+        mark = f", {scoring.calibration}" if scoring.calibration else ""
         rate = (
-            f"{outcomes.passed:,}/{scored:,} passed ({figures.format_percent(row.pass_rate)})"
+            f"{outcomes.passed:,}/{scored:,} passed ({figures.format_percent(row.pass_rate)}){mark}"
             if scored
             else "no verdict"
         )

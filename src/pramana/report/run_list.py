@@ -6,12 +6,14 @@ Every model has a line with its pass rate: rates of several models are never poo
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from pramana.analyse.judges import UNCALIBRATED
 from pramana.analyse.labels import ModelDisplayNames, label_models, shorten_names
 from pramana.analyse.numbers import format_interval, format_percent
 from pramana.analyse.rates import Rate, make_model_rates
 from pramana.model import Run
 from pramana.report.terminal import count_columns, fit_to_width, pad_to_width
 from pramana.store.engine import split_into_chunks
+from pramana.store.history import RunOutcomeCounts
 from pramana.store.store import Store
 
 COLUMN_HEADS = ("Run", "Started", "Status", "Results")
@@ -32,6 +34,8 @@ class ListedRun(NamedTuple):
 
     run: Run
     rates: Mapping[str, Rate]
+    calibration: str | None = None
+    """How far its judges agree with people, in a few words; None if no model judged."""
 
 
 class RunList(NamedTuple):
@@ -54,14 +58,26 @@ def read_runs(
     found, total = store.runs.read_page(
         limit=limit or _MAX_LISTED_RUNS, model=model, suite=suite, status=status, name=name
     )
-    ended = (each for some in split_into_chunks(found) for each in store.history.count_run_outcomes(some))
+    ended = [each for some in split_into_chunks(found) for each in store.history.count_run_outcomes(some)]
+    marks = mark_judged_runs(store, found, ended)
     listed = [
         ListedRun(
-            run, make_model_rates(run, each.outcome_counts, each.by_model, each.scored_model_variants) if each else {}
+            run,
+            make_model_rates(run, each.outcome_counts, each.by_model, each.scored_model_variants) if each else {},
+            mark,
         )
-        for run, each in zip(found, ended, strict=True)
+        for run, each, mark in zip(found, ended, marks, strict=True)
     ]
     return RunList(listed, total)
+
+
+def mark_judged_runs(store: Store, runs: Sequence[Run], counts: Sequence[RunOutcomeCounts | None]) -> list[str | None]:
+    """Return how far the judges of each run agree with people, in a few words; None if no model judged."""
+    if not store.labels.read_state().label_count:  # without labels, nothing else need be imported
+        return [UNCALIBRATED if each and each.judges else None for each in counts]
+    from pramana.app.judge_marks import JudgeMarks
+
+    return JudgeMarks(store).describe(runs, counts)
 
 
 def render_runs(runs: RunList, columns: int) -> str:
@@ -79,7 +95,7 @@ class _RunTable:
         self._runs, self._columns = runs, columns
         self._heads = [_make_leading_cells(each.run) for each in runs]
         self._widths = [max(map(len, cells)) for cells in zip(COLUMN_HEADS, *self._heads, strict=True)]
-        self._rate = max([len(RATE), *(len(_format_rate(rate)) for each in runs for rate in each.rates.values())])
+        self._rate = max([len(RATE), *(len(_format_rate(each, rate)) for each in runs for rate in each.rates.values())])
         self._suite = min(
             MAX_SUITE_NAME_WIDTH,
             max(
@@ -111,7 +127,7 @@ class _RunTable:
         head = _GAP.join([*left, f"{results.strip():>{self._widths[-1]}}"])
         names = label_models([*listed.rates], self._model, count_columns)
         shown = list(listed.rates.items())[:MAX_SHOWN_MODELS]
-        rates = [f"{_format_rate(rate):{self._rate}}" for _, rate in shown]
+        rates = [f"{_format_rate(listed, rate):{self._rate}}" for _, rate in shown]
         models = [names[model] for model, _ in shown]
         if self._is_wide:
             blank = " " * len(head)
@@ -144,7 +160,8 @@ def _make_leading_cells(run: Run) -> tuple[str, ...]:
     return run.id, run.created[:10], str(run.status), f"{run.stored:,}/{run.expected:,}"
 
 
-def _format_rate(rate: Rate) -> str:
+def _format_rate(listed: ListedRun, rate: Rate) -> str:
     if rate.interval is None:
         return "no verdict"
-    return f"{format_percent(rate.value):>7} ({format_interval((rate.interval.low, rate.interval.high))})"
+    shown = f"{format_percent(rate.value):>7} ({format_interval((rate.interval.low, rate.interval.high))})"
+    return f"{shown}, {listed.calibration}" if listed.calibration else shown

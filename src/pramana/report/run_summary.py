@@ -311,7 +311,8 @@ def _render_tiles(run: RunDetailView, summary: Summary) -> SafeHtml | None:
         note = f"{figures.format_cost(summary.judge_cost_usd)} of the cost{again}"
         some.append(("Judge tokens", figures.format_partial_count(summary.judge_tokens), note))
     if first.count:
-        note = f"p95 {figures.format_duration(first.p95)}" if first.count > 1 else ""
+        bound = figures.list_percentile_bounds({"p95": first.p95_at_most})
+        note = f"p95 {figures.format_duration(first.p95)}, {bound}" if first.count > 1 else ""
         some.append(("First token, median", figures.format_duration(first.p50), f"{note} (n={first.count:,})".strip()))
     if summary.cached:
         some.append(("Cached", f"{summary.cached:,}", "no request, cost or time"))
@@ -328,9 +329,9 @@ def _make_voice_to_voice_tiles(run: RunDetailView, summary: Summary) -> Iterator
     for each in spoken:
         of = [render_untrusted_text(short[each.model])] if len(models) > 1 else []
         of += [render_untrusted_text(short[each.variant])] if len(variants) > 1 else []
-        yield make_voice_to_voice_tile(
-            each.voice_to_voice, f"p95 {figures.format_bounded_time(each.voice_to_voice.p95)}", of
-        )
+        bound = figures.describe_voice_bound(each.voice_to_voice)
+        note = f"p95 {figures.format_bounded_time(each.voice_to_voice.p95)}"
+        yield make_voice_to_voice_tile(each.voice_to_voice, f"{note}, {bound}" if bound else note, of)
 
 
 def make_voice_to_voice_tile(

@@ -45,6 +45,7 @@ AGENT_HINTS: Mapping[HintKey, str] = {
     "start_run": "call the tool run to start a run",
     "resume_run": "call the tool resume with the run {}",
     "any_suite": "to compare {}, set anySuite",
+    "compare_any_suite": "to compare the cases that both have, call the tool compare with anySuite",
     "run_stored": "give the path store:{}",
     "check_filters": "check the spelling of the selection {:json}",
     "name_judge": "name another model as judge",

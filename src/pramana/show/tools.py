@@ -17,7 +17,9 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import fields
 
+from pramana.analyse.comparison import FailOn
 from pramana.app import App, Credential
+from pramana.app.baselines import BaselineCheckView, BaselineRequest, check_run_against_baseline
 from pramana.app.briefs import (
     FailedResultView,
     FailureFilter,
@@ -245,6 +247,24 @@ class CompareArguments(_Arguments, frozen=True, kw_only=True):
     page_size: _PageSize = 50
 
 
+class BaselineArguments(_Arguments, frozen=True, kw_only=True):
+    """The run to check, and its baseline."""
+
+    run: _RunId = "latest"
+    baseline: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=200,
+            description="Id or name of an earlier run; of several with the name, the newest finished one but `run`",
+        ),
+    ]
+    fail_on: Annotated[
+        FailOn, Meta(description="inconclusive: exit code 4 unless a loss as large as the margin is excluded")
+    ] = "regression"
+    margin: Margin = 5.0
+
+
 # ── Results ──
 
 
@@ -430,6 +450,12 @@ async def _call_compare(call: ToolCallContext, arguments: CompareArguments) -> T
     return ToolAnswer(found, briefs.render_comparison(found))
 
 
+async def _call_check_baseline(call: ToolCallContext, arguments: BaselineArguments) -> ToolAnswer:
+    wanted = BaselineRequest(baseline=arguments.baseline, fail_on=arguments.fail_on, margin=arguments.margin)
+    found = await check_run_against_baseline(call.app, call.credential, arguments.run, wanted)
+    return ToolAnswer(found, briefs.render_baseline_check(found))
+
+
 TOOLS: Mapping[str, Tool] = {
     "validate": Tool(
         "Validate cases",
@@ -500,5 +526,14 @@ TOOLS: Mapping[str, Tool] = {
         CompareArguments,
         ComparisonView,
         _call_compare,
+    ),
+    "baseline": Tool(
+        "Check a run against a baseline",
+        "Say whether a run that has ended is worse than an earlier one, model by model, as a gate of a build does: "
+        "`passed`, and the exit code of `pramana run --baseline` (1: a proven loss beyond the margin; 3: results are "
+        "missing or errored; 4: undecided). Use it before you call a change good.",
+        BaselineArguments,
+        BaselineCheckView,
+        _call_check_baseline,
     ),
 }

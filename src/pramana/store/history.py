@@ -14,14 +14,22 @@ from itertools import groupby
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Connection, Select, String, cast, func, literal, select
+from msgspec.structs import replace
+from sqlalchemy import ColumnElement, Connection, Select, String, and_, cast, func, literal, select
 
 from pramana.hash import HASH_PREFIX
 from pramana.model import Outcome, Run
 from pramana.store.engine import CHUNK_ROWS, Database, StorePart
 from pramana.store.records import escape_text, unescape_text
 from pramana.store.schema import cases, results, run_cases, runs, scorings
-from pramana.store.scoring import SCORING_PRECEDENCE_COLUMNS, ScoringPrecedence, count_outcomes, list_scorings_in_effect
+from pramana.store.scoring import (
+    SCORING_PRECEDENCE_COLUMNS,
+    ScoringPrecedence,
+    VerdictJudge,
+    count_outcomes,
+    count_verdicts_by_judge,
+    list_scorings_in_effect,
+)
 
 _CacheKey = TypeVar("_CacheKey")
 _CacheValue = TypeVar("_CacheValue")
@@ -51,6 +59,8 @@ class RunOutcomeCounts(Struct, frozen=True):
     """Sequence number of the last counted result."""
     by_model: Mapping[str, Mapping[Outcome, int]] = {}
     """Counts of each model, if the run has several."""
+    judges: frozenset[VerdictJudge] = frozenset()
+    """The judges of the verdicts; empty where no model judged."""
 
 
 _MeasurementsByVariant = Mapping[str, ModelVariantMeasurements]
@@ -206,23 +216,21 @@ def _hash_cases(connection: Connection, run_no: int, digest_by_cases: dict[bytes
 
 def _read_cache_keys(connection: Connection, run_records: Sequence[Run]) -> dict[str, tuple[_RunCacheKey, int]]:
     """Return the cache key and the number of results of each run; deleted runs are left out."""
-    query = select(runs.c.id, runs.c.run_no, runs.c.stored).where(
-        runs.c.id.in_([escape_text(run.id) for run in run_records])
+    finished = and_(scorings.c.run_no == runs.c.run_no, scorings.c.finished.is_not(None))
+    query = select(runs.c.id, runs.c.run_no, runs.c.stored, *SCORING_PRECEDENCE_COLUMNS).join_from(
+        runs, scorings, finished, isouter=True
     )
+    query = query.where(runs.c.id.in_([escape_text(run.id) for run in run_records])).order_by(scorings.c.scoring)
     as_of = {run.id: run.scoring for run in run_records}
-    rows = connection.execute(query).all()
-    finished = select(scorings.c.run_no, *SCORING_PRECEDENCE_COLUMNS).where(
-        scorings.c.run_no.in_([row.run_no for row in rows]), scorings.c.finished.is_not(None)
-    )
-    precedences: dict[int, list[ScoringPrecedence]] = {}
-    for run_no, *link in connection.execute(finished.order_by(scorings.c.scoring)):
-        precedences.setdefault(run_no, []).append(ScoringPrecedence(*link))
+    stored: dict[tuple[str, int], int] = {}
+    links: dict[int, list[ScoringPrecedence]] = {}
+    for run_id, run_no, stored_count, *link in connection.execute(query):
+        stored[run_id, run_no] = stored_count
+        if link[0] is not None:
+            links.setdefault(run_no, []).append(ScoringPrecedence(*link))
     return {
-        row.id: (
-            (row.run_no, tuple(list_scorings_in_effect(precedences.get(row.run_no, ()), as_of.get(row.id)))),
-            row.stored,
-        )
-        for row in rows
+        run_id: ((run_no, tuple(list_scorings_in_effect(links.get(run_no, ()), as_of.get(run_id)))), stored_count)
+        for (run_id, run_no), stored_count in stored.items()
     }
 
 
@@ -251,6 +259,7 @@ def _count_new_results(
                 stored_counts[key],
                 max(sums.last_seq, last),
                 {**sums.by_model, typed: _add_count(sums.by_model.get(typed, {}), ended, number)},
+                sums.judges,
             )
 
     once = [key for key in stored_counts if key[1] == (0,)]
@@ -269,7 +278,28 @@ def _count_new_results(
                 by_variant=key in multi_variant_runs,
             )
             add(connection.execute(new).all(), [key])
-    return found
+    return _add_judges(connection, found, earlier_counts)
+
+
+def _add_judges(
+    connection: Connection,
+    counts: Mapping[_RunCacheKey, RunOutcomeCounts],
+    earlier_counts: Mapping[_RunCacheKey, RunOutcomeCounts],
+) -> dict[_RunCacheKey, RunOutcomeCounts]:
+    """Add the judges of new results to counts: of runs that were never counted together, of others one by one."""
+    judges: dict[int, set[VerdictJudge]] = {}
+    once = [run_no for run_no, among in counts if among == (0,) and (run_no, among) not in earlier_counts]
+    for run_no, judge, _, _ in count_verdicts_by_judge(connection, once, (0,)) if once else ():
+        judges.setdefault(run_no, set()).add(judge)
+    for key in counts:
+        run_no, among = key
+        if among and (among != (0,) or key in earlier_counts):
+            after = earlier_counts[key].last_seq if among == (0,) else 0
+            judges[run_no] = {judge for _, judge, _, _ in count_verdicts_by_judge(connection, [run_no], among, after)}
+    return {
+        key: replace(each, judges=each.judges | judges[key[0]]) if judges.get(key[0]) else each
+        for key, each in counts.items()
+    }
 
 
 def _add_count(counts: Mapping[Outcome, int], outcome: Outcome, increment: int) -> Mapping[Outcome, int]:

@@ -12,12 +12,17 @@ from msgspec import Struct
 from sqlalchemy import Select, and_, delete, func, insert, select, update
 
 from pramana.errors import NotFound, quote_text
-from pramana.model import Check
-from pramana.store.engine import CHUNK_ROWS, StorePart, record_change, timestamp
+from pramana.model import Check, Outcome
+from pramana.store.engine import CHUNK_ROWS, StorePart, record_change, split_into_chunks, timestamp
 from pramana.store.queue import ACTIVE_STATUSES
 from pramana.store.records import RunRef, escape_text, read_run, unescape_text
 from pramana.store.schema import cases, checks, labels, results, runs
-from pramana.store.scoring import read_effective_scoring_labels, read_newest_checks
+from pramana.store.scoring import (
+    VerdictJudge,
+    count_verdicts_by_judge,
+    read_effective_scoring_labels,
+    read_newest_checks,
+)
 
 LabelVerdict = Literal["yes", "no", "unsure"]
 MAX_SEARCHED_RUNS, SEARCHED_RESULTS = 200, 100
@@ -165,8 +170,25 @@ class Labels(StorePart):
             count, last = connection.execute(select(func.count(labels.c.seq), func.max(labels.c.labelled))).one()
         return LabelsState(count, last or "")
 
-    def iterate_checks(self, run: RunRef, scoring: int | None = None) -> Iterator[CheckedResult]:
-        """Yield each result with its newest checks, or those as of a scoring, and without its reply."""
+    def count_verdicts(self, run: RunRef) -> list[tuple[VerdictJudge, bool, int]]:
+        """Return how many replies of a run each judge passed (True) and failed; no check is read into memory."""
+        with self._database.read_transaction() as connection:
+            found = read_run(connection, run)
+            among = list(read_effective_scoring_labels(connection, found.number, found.scoring))
+            counts = count_verdicts_by_judge(connection, [found.number], among) if among else ()
+            return [(judge, outcome is Outcome.PASSED, count) for _, judge, outcome, count in counts]
+
+    def iterate_checks(
+        self, run: RunRef, scoring: int | None = None, *, seqs: Sequence[int] | None = None
+    ) -> Iterator[CheckedResult]:
+        """Yield each result with its newest checks, or those as of a scoring, and without its reply.
+
+        `seqs` are the numbers of the only results to yield.
+        """
+        for some in [None] if seqs is None else split_into_chunks(seqs):
+            yield from self._iterate_checks(run, scoring, some)
+
+    def _iterate_checks(self, run: RunRef, scoring: int | None, seqs: Sequence[int] | None) -> Iterator[CheckedResult]:
         with self._database.read_transaction() as connection:
             found = read_run(connection, run)
             among = read_effective_scoring_labels(
@@ -177,6 +199,7 @@ class Labels(StorePart):
         after = 0
         while True:
             mine = and_(results.c.run_no == found.number, results.c.seq > after)
+            mine = mine if seqs is None else and_(mine, results.c.seq.in_(seqs))
             with self._database.read_transaction() as connection:
                 rows = connection.execute(query.where(mine).limit(CHUNK_ROWS)).all()
                 made = read_newest_checks(connection, [row.seq for row in rows], among) if rows else {}

@@ -193,6 +193,67 @@ def make_outcome_query(run_no: int, scoring_numbers: Sequence[int]) -> Select[tu
     return found.group_by(results.c.seq)
 
 
+class VerdictJudge(NamedTuple):
+    """A judge of some verdicts of a run: a model, and the version of the check that used it."""
+
+    check: str
+    version: str
+    judge: str
+    """As typed."""
+
+
+_JUDGE_KEY = '"judge":"'
+"""How evidence names the judge in JSON; within a text of the evidence, the quotes would be escaped."""
+MAX_JUDGE_LENGTH = 4_000
+_BACKSLASH, _QUOTE = ("\\\\", "\x02"), ('\\"', "\x01")
+"""Escaped characters of JSON that would hide the end of a name, and what stands for them: JSON escapes both signs."""
+
+
+def count_verdicts_by_judge(
+    connection: Connection, run_nos: Sequence[int], scoring_numbers: Sequence[int], after_seq: int = 0
+) -> Iterator[tuple[int, VerdictJudge, Outcome, int]]:
+    """Yield how often each judge passed and failed replies of a run, after a result number and by the given scorings.
+
+    The database finds the names in the evidence, so that no check is read into memory: a list of runs needs this too.
+    """
+    find = func.instr if connection.dialect.name == "sqlite" else func.strpos
+    start = find(checks.c.evidence, _JUDGE_KEY)
+    rest = func.substr(checks.c.evidence, start + len(_JUDGE_KEY), MAX_JUDGE_LENGTH)
+    rest = func.replace(func.replace(rest, *_BACKSLASH), *_QUOTE)
+    end = find(rest, '"')
+    judge = func.substr(rest, 1, case((end > 0, end - 1), else_=MAX_JUDGE_LENGTH))
+    verdicts = select(results.c.run_no, checks.c.name, checks.c.version, judge.label("judge"), checks.c.outcome)
+    verdicts = verdicts.join_from(results, checks, checks.c.seq == results.c.seq).where(
+        results.c.run_no.in_(run_nos),
+        results.c.seq > after_seq,
+        checks.c.outcome.in_((Outcome.PASSED.value, Outcome.FAILED.value)),
+        start > 0,
+    )
+    if len(scoring_numbers) == 1:
+        verdicts = verdicts.where(checks.c.scoring == scoring_numbers[0])
+    else:
+        each = checks.alias()
+        newest = select(func.max(each.c.scoring)).where(
+            each.c.seq == results.c.seq, each.c.scoring.in_(scoring_numbers)
+        )
+        verdicts = verdicts.where(checks.c.scoring == newest.scalar_subquery())
+    found = verdicts.subquery()  # PostgreSQL cannot see that two equal expressions with parameters are one group
+    query = select(*found.c, func.count()).group_by(*found.c)
+    rows: Iterable[Any] = connection.execute(query)
+    for run_no, name, version, spelling, outcome, count in rows:
+        if typed := _decode_judge_name(spelling):
+            yield run_no, VerdictJudge(unescape_text(name), unescape_text(version), typed), Outcome(outcome), count
+
+
+def _decode_judge_name(spelling: str) -> str:
+    """Return the name of a judge as typed; a name that was cut off stays as it is spelt."""
+    text = spelling.replace(*_BACKSLASH[::-1]).replace(*_QUOTE[::-1])
+    try:
+        return str(decode_json_column(f'"{text}"'))
+    except ValueError:
+        return text
+
+
 class FinishedScoring(NamedTuple):
     """A finished scoring of a run."""
 

@@ -13,8 +13,10 @@ from pramana.app.models import HistoryView, OfferView
 from pramana.hash import hash_case
 from pramana.model import Case, Check, Failure, Outcome, Plan, PlannedScorer, Reply, Result, ResultKey, Target, Usage
 from pramana.show.api.envelope import make_documentation_model
+from pramana.store.labels import Label
 from pramana.store.store import Store
 
+from ...judged_runs import add_judged_run
 from .served import Client
 
 
@@ -78,7 +80,7 @@ def test_the_history_of_a_model_has_runs_and_days(client_per_store: Client) -> N
     assert (one["passed"], one["failed"], one["errored"], one["n"], one["cases"]) == (7, 2, 1, 9, 10)
     assert one["passRate"] == pytest.approx(7 / 9)
     assert one["interval"] == pytest.approx([interval.low, interval.high], abs=0.03)
-    assert one["latencyMs"] == {"count": 9, "median": 500.0, "p95": pytest.approx(860.0)}
+    assert one["latencyMs"] == {"count": 9, "median": 500.0, "p95": pytest.approx(860.0), "p95AtMost": None}
     assert (two["unscored"], two["n"], two["passRate"]) == (1, 9, pytest.approx(8 / 9))
     (day,) = found["days"]
     assert (day["runs"], day["passed"], day["failed"], day["errored"], day["unscored"]) == (2, 15, 3, 1, 1)
@@ -218,3 +220,24 @@ def test_available_models_are_listed_with_registered_ones_first(
     assert by_name["my-bot"]["models"] == ["wss://bot.example"]
     assert by_name["my-fake"]["models"]
     assert by_name["local"] == {"provider": "local", "models": ["SmolLM2-135M-Instruct"], "problem": None}
+
+
+def test_judged_runs_are_marked_in_lists_and_in_the_history_of_a_model(client: Client) -> None:
+    assert client.store
+    judged = add_judged_run(client.store, {"fake": [True, True, False, True] * 15})
+    plain = add_run(client.store, ["passed", "failed"])
+    listed = {each["id"]: each for each in client.get("/api/runs?outcomes=true").data}
+    assert (listed[judged.id]["calibration"], listed[plain]["calibration"]) == ("uncalibrated", None)
+    assert all(each["passRate"] is each["calibration"] is None for each in client.get("/api/runs").data)
+    assert [each["calibration"] for each in read_history(client)["runs"]] == ["uncalibrated", None]
+    assert [each["calibration"] for each in read_history(client)["days"]] == ["uncalibrated"]
+    seqs = [(seq, result.outcome) for seq, result in client.store.results.iterate(judged)]
+    given = [Label(seq, "llm_judge", "ann", "yes" if outcome == "passed" else "no") for seq, outcome in seqs]
+    client.store.labels.save(judged, given)
+    for path in (f"/api/runs/{judged.id}", f"/api/runs/{judged.id}?summary=false"):
+        assert client.get(path).data["calibration"] == "judge agrees 100 %"
+    listed = {each["id"]: each for each in client.get("/api/runs?outcomes=true").data}
+    assert listed[judged.id]["calibration"] == "judge agrees 100 %"
+    assert [each["calibration"] for each in client.get(f"/api/runs/{judged.id}/scorings").data] == [
+        "judge agrees 100 %"
+    ]

@@ -114,6 +114,8 @@ REQUESTS = (
         "/api/compare?base={text}&new={errored}&model=fake:fixed=Ben", "/api/compare?base={errored}&new={other}&anySuite=true",
         "/api/compare?base={voice}&new={voice}", "/api/compare?base=nobody&new={text}", "/api/compare",
         "/api/compare/table?run={text}&against=fake:echo", "/api/compare/table?run={text}&run=nobody", "/api/compare/table",
+        "/api/runs/{text}/baseline?baseline={other}", "/api/runs/{text}/baseline?baseline={text}",
+        "/api/runs/{text}/baseline", "/api/runs/nobody/baseline?baseline={text}",
         "/api/same", "/api/same/{text}?modelA=fake:fixed=Ben&modelB=fake:echo", "/api/same/nobody",
     ),
     ApiRequest("POST", "/api/same", {"models": ["fake"], "calls": 1}),

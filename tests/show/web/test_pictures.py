@@ -33,10 +33,12 @@ from pramana.app.views import (
     ExpectedView,
     LimitsView,
     LineView,
+    OutcomesView,
     PlanView,
     ReplyView,
     ResultDetailView,
     RunDetailView,
+    RunView,
     TargetView,
     TurnView,
 )
@@ -54,7 +56,7 @@ from pramana.report.pictures import (
 )
 from pramana.show.web.kit import waveform
 from pramana.show.web.kit.forms import FileSelection, PickedFile
-from pramana.show.web.pages import comparison_markup, home, results, run, suites
+from pramana.show.web.pages import comparison_markup, home, results, run, runs, suites
 
 from ...views import make_view
 
@@ -125,6 +127,9 @@ def test_a_distribution_has_a_text_alternative_and_one_time_has_no_chart() -> No
     drawn = draw_distribution(f"Latency, {HOSTILE}", "answers", make_bins(0.1, 0.2, 0.52), spread)
     assert HOSTILE not in drawn
     assert "3 answers · fastest 100 ms, slowest 520 ms. p50 200 ms; p95 500 ms; most, 1, took" in drawn
+    assert drawn.count("too few cases to bound p95") == 2  # in the caption, and in the text alternative
+    bounded = draw_distribution("Latency", "answers", make_bins(0.1, 0.2, 0.52), replace(spread, p95_at_most=0.51))
+    assert bounded.count("p95 at most 510 ms at 95 % confidence") == 2
     one = draw_distribution(
         "Latency", "answers", make_bins(0.2), Spread(count=1, median=0.2, p95=0.2, min=0.2, max=0.2)
     )
@@ -424,7 +429,7 @@ def test_calls_show_the_waiting_time_of_each_model_and_missing_answers() -> None
         return RunVoice(tuple(by), ())
 
     one = render_summary(make_summary(voice=voice(m=answered)))
-    assert "<dt>Voice to voice, median</dt><dd>900 ms<small>p95 1.26 s (n=3)</small>" in one
+    assert "<dt>Voice to voice, median</dt><dd>900 ms<small>p95 1.26 s, too few cases to bound p95 (n=3)</small>" in one
     assert one.index("<dt>Cost") < one.index("<dt>Voice to voice") < one.index("<dt>Tokens in")
     assert "<dt>Voice to voice" not in render_summary(make_summary())
     spread = Spread(count=3, median=0.9, p95=1.26, min=0.5, max=1.3)
@@ -464,9 +469,17 @@ def test_a_call_shows_its_waiting_time_first_and_no_first_token() -> None:
     assert "Voice to voice" not in results._render_measurement_tiles(replace(data, checks=(other,)))
 
 
+def test_the_tile_of_first_tokens_says_what_p95_is_at_most() -> None:
+    few = TimePercentiles(count=10, p50=0.2, p95=0.5, p99=0.6)
+    shown = render_summary(make_summary(first_token=few))
+    assert "<small>p95 500 ms, too few cases to bound p95 (n=10)</small>" in shown
+    shown = render_summary(make_summary(first_token=replace(few, count=80, p95_at_most=0.7)))
+    assert "<small>p95 500 ms, p95 at most 700 ms at 95 % confidence (n=80)</small>" in shown
+
+
 def test_unfinished_runs_are_not_in_the_trend() -> None:
     def point(status: str, rate: float) -> RunPointView:
-        times = LatencyView(count=4, median=20.0, p95=None)
+        times = LatencyView(count=4, median=20.0, p95=None, p95_at_most=None)
         return make_view(
             RunPointView, run="r", status=status, suite="mine", variant="text", cases_digest="sha256:1",
             setup_digest="0", pass_rate=rate, interval=(0.1, 1.0), latency_ms=times, created_at="2026-11-15T09:26:53Z",
@@ -484,6 +497,29 @@ def test_unfinished_runs_are_not_in_the_trend() -> None:
     assert "No run has finished yet." in none
     assert "%" not in none
     assert '<strong class="number">100 %</strong>' in card(point("finished", 1.0))
+
+
+def test_a_judged_trend_and_list_say_how_far_the_judge_agrees_with_people() -> None:
+    times = LatencyView(count=0, median=None, p95=None, p95_at_most=None)
+    judged = make_view(
+        RunPointView, run="r", status="finished", suite="mine", variant="text", cases_digest="sha256:1",
+        setup_digest="0", pass_rate=0.5, interval=(0.1, 1.0), latency_ms=times, created_at="2026-11-15T09:26:53Z",
+        calibration="judge agrees 92 %",
+    )  # fmt: skip
+    card = home._render_model_card(HistoryView(model="m", runs=(judged,), days=()))
+    assert "95 % interval 10.0–100.0 %, judge agrees 92 %</span>" in card
+    outcomes = OutcomesView(passed=1, failed=1, errored=0, unscored=0, skipped=0)
+    run = make_view(
+        RunView,
+        id="r",
+        models=("m",),
+        outcomes=outcomes,
+        pass_rate=0.5,
+        interval=(0.1, 1.0),
+        calibration="uncalibrated",
+    )
+    assert '<small class="quiet">uncalibrated</small>' in runs.render_pass_rates(run)
+    assert "uncalibrated" not in runs.render_pass_rates(replace(run, calibration=None))
 
 
 def test_the_judge_is_named_beside_the_rate() -> None:

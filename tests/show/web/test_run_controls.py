@@ -56,6 +56,28 @@ def test_an_earlier_scoring_is_shown_and_made_current(bench: Bench) -> None:
     assert bench.client.get(f"/api/runs/{run}").data["outcomes"]["passed"] == passed[0]
 
 
+def test_a_run_is_checked_against_a_baseline_on_its_page(bench: Bench) -> None:
+    base = bench.run(models=["fake:fixed=tungsten SIGKILL"], judge="fake:fixed=YES")
+    new = bench.run(models=["fake:fixed=tungsten SIGKILL"], judge="fake:fixed=YES")
+    page = bench.open(f"/runs/{new}", width=NARROW)
+    box = page.get_by_role("region", name="Baseline")
+    box.get_by_label("Baseline", exact=True).fill(base)
+    box.get_by_role("button", name="Check").click()
+    verdict = f"Passed against the baseline, run {base}; exit code 0"
+    expect(box.get_by_role("status")).to_contain_text(verdict)
+    expect(box.get_by_role("status")).to_contain_text("uncalibrated")
+    assert_no_sideways_scroll(page)
+    expect(page).to_have_url(f"{bench.url}/runs/{new}?baseline={base}")
+    page.reload()  # the address has the baseline, so that a build can link to its check
+    expect(box.get_by_role("status")).to_contain_text(verdict)
+    box.get_by_role("link", name="Compare").click()
+    expect(page).to_have_url(re.compile(rf"/compare\?base={base}&new={new}"))
+    expect(page.get_by_role("heading", name="No difference seen")).to_be_visible()
+
+    page = bench.open(f"/runs/{new}?baseline=nowhere")
+    expect(page.get_by_role("region", name="Baseline")).to_contain_text('There is no run "nowhere"')
+
+
 def test_a_run_that_a_limit_ended_is_resumed_with_a_higher_one(bench: Bench) -> None:
     run = bench.run(models=["fake:echo"], limits={"maxTotalTokens": 1, "concurrency": 1})
     page = bench.open(f"/runs/{run}", width=NARROW)

@@ -96,7 +96,7 @@ def test_a_row_shows_the_suite_the_models_and_the_outcome(bench: Bench) -> None:
     expect(find_cell(page, good, "Results")).to_have_text("20 of 20")
     assert [each["passRate"] for each in found[both]["modelRates"]] == [0.2, None]
     rates = r"fake:echo\s*20\.0 %\s*2\.5–55\.6 %\s*fake:rejected=1\s*no verdict"  # no rate over both
-    expect(find_cell(page, both, "Passed")).to_have_text(re.compile(rf"^{rates}\s*\S\s*20 errored$"))
+    expect(find_cell(page, both, "Passed")).to_have_text(re.compile(rf"^{rates}\s*uncalibrated\s*\S\s*20 errored$"))
     expect(find_cell(page, many, "Passed").get_by_role("link")).to_have_text("6 models")
     expect(find_cell(page, many, "Passed").get_by_role("link")).to_have_attribute("href", f"/runs/{many}")
     expect(find_cell(page, good, "Started (UTC)")).to_contain_text("by local")

@@ -391,6 +391,7 @@ API_HINTS: Mapping[HintKey, str] = {
     "create_token": "create a token on the server: pramana token create NAME --role admin",
     "pull_weights": "download the weights: POST /api/weights/{}/pull",
     "any_suite": "to compare {}, send anySuite=true",
+    "compare_any_suite": "to compare the cases that both have: GET /api/compare with anySuite=true",
     "check_filters": "check the spelling of the filters {:json}",
     "name_judge": "name another model as judge",
     "choose_modalities": 'choose the modalities: "modality": ["text", "voice"]',

@@ -16,9 +16,11 @@ from msgspec.structs import replace
 from pydantic import Field
 from pydantic.alias_generators import to_camel, to_snake
 
+from pramana.analyse.comparison import FailOn
 from pramana.analyse.joint_comparison import MAX_SIDES_WITH_REFERENCE
 from pramana.analyse.summary import Summary
-from pramana.app import Credential, calls, comparison_tables, comparisons, rescoring, runs
+from pramana.app import Credential, baselines, calls, comparison_tables, comparisons, rescoring, runs
+from pramana.app.baselines import BaselineCheckView
 from pramana.app.comparison_tables import ComparisonTableView
 from pramana.app.comparisons import ComparisonView
 from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDetailView, RunView
@@ -422,6 +424,37 @@ def _write_export(format_: Format, run: Run, results: Iterator[tuple[Case, Resul
 
 
 # ── Comparisons ──
+
+
+@router.get(
+    "/api/runs/{run_id}/baseline",
+    summary="Check a run against a baseline",
+    **document_route(BaselineCheckView, 404, 409),
+)
+async def check_run_against_baseline(
+    run_id: RunIdWithScoring,
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(baselines.check_run_against_baseline)],
+    baseline: Annotated[
+        str,
+        Query(
+            min_length=1,
+            max_length=200,
+            description="ID or name of an earlier run; of several with the name, the newest finished one but this run",
+        ),
+    ],
+    fail_on: Annotated[
+        FailOn,
+        Query(alias="failOn", description="inconclusive: exit code 4 unless a loss as large as the margin is excluded"),
+    ] = "regression",
+    margin: Annotated[float, Query(ge=0, le=100, description="Largest acceptable loss, in points")] = 5.0,
+) -> Response:
+    """Compare a run that has ended with a baseline, model by model, and decide whether it got worse.
+
+    `exitCode` is the exit code of `pramana run --baseline`, for a script to end with.
+    """
+    wanted = baselines.BaselineRequest(baseline=baseline, fail_on=fail_on, margin=margin)
+    return make_success_response(await baselines.check_run_against_baseline(app, caller, run_id, wanted))
 
 
 @compare_router.get("/api/compare", summary="Compare two runs", **document_route(ComparisonView, 404))

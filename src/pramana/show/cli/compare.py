@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 MAX_SHOWN_CASES = 20
 SHOWN_REPLIES, SHOWN_REPLIES_JSON = 3, 100
 """Most cases shown with their replies, unless --show sets a number."""
-_EXIT_CODES_WORST_FIRST = (1, 4, 0)
 
 
 def _parse_max_slower(context: click.Context, option: click.Parameter, value: str | None) -> "Limit | None":
@@ -120,6 +119,7 @@ def compare(
     code of its comparisons with SIDE; without --against, with 4 if no case can be compared, otherwise 0.
     """
     from pramana.analyse.changes import decide_slowdown
+    from pramana.analyse.gate import choose_worst_exit_code
     from pramana.app.comparison_sides import compare_sides
     from pramana.app.comparisons import comparison_view
     from pramana.app.references import resolve_several_sides, resolve_sides
@@ -147,7 +147,7 @@ def compare(
         view = comparison_view(made, example_count)
     found, changed = made.comparison, made.measured_changes
     decision = decide_slowdown(changed, max_slower) if max_slower else None
-    code = min((found.exit_code(fail_on), decision.exit_code if decision else 0), key=_EXIT_CODES_WORST_FIRST.index)
+    code = choose_worst_exit_code([found.exit_code(fail_on), decision.exit_code if decision else 0])
     if as_json:
         beside: dict[str, Any] = {"changed": [each.sentence for each in changed if each.sentence], "exit_code": code}
         if max_slower and decision:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,7 @@ _OPTIONS_ALLOWED_WITH_RESUME = {
     "confidence",
     "baseline",
     "fail_on",
+    "margin",
     "output",
     "id_file",
     "resume",
@@ -50,7 +51,6 @@ _OPTIONS_ALLOWED_WITH_RESUME = {
     "as_json",
 }
 """The options that, like the limits, may differ when a run is resumed; every other option belongs to the plan."""
-_EXIT_CODES_WORST_FIRST = (1, 3, 4, 0)
 
 
 @click.command(
@@ -62,7 +62,7 @@ _EXIT_CODES_WORST_FIRST = (1, 3, 4, 0)
         "Sampling": "--repeat --temperature --seed --top-p --max-tokens --param",
         "Limits": "--max-cost --max-total-tokens --deadline --timeout --concurrency",
         "Output": "--name --note --output --id-file --dry-run --cache --quiet --json",
-        "Gates": "--fail-under --confidence --baseline --fail-on",
+        "Gates": "--fail-under --confidence --baseline --fail-on --margin",
     },
     exit_codes={
         0: "No case errored; with --fail-under: every model reached it",
@@ -174,6 +174,12 @@ _EXIT_CODES_WORST_FIRST = (1, 3, 4, 0)
     help="With --baseline: regression [default] or inconclusive",
 )
 @click.option(
+    "--margin",
+    type=FiniteRange(0, 100),
+    metavar="POINTS",
+    help="With --baseline: acceptable loss, in points [default: 5]",
+)
+@click.option(
     "--output", type=OutputPath(), metavar="FILE", help="Also write results: .json .csv .xml (JUnit) .md .html"
 )
 @click.option("--id-file", type=OutputPath(), metavar="FILE", help="Write the run ID to this file")
@@ -195,7 +201,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     from pramana.report.progress import LiveProgress
     from pramana.run.asking import ReplyCache
     from pramana.run.engine import Stop
-    from pramana.show.cli.baseline import open_baseline
+    from pramana.show.cli.baseline import find_baseline
     from pramana.show.cli.signals import SignalHandler
     from pramana.store import open_store
 
@@ -206,9 +212,9 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     if option_values["dry_run"]:
         return _print_estimate(context, request, as_json=option_values["as_json"])
     quiet = option_values["quiet"] or option_values["as_json"]
-    stack, store, begun = ExitStack(), open_store(settings.database_url()), None
+    store, begun = open_store(settings.database_url()), None
     try:
-        baseline = open_baseline(option_values["baseline"], option_values["fail_on"], stack)
+        baseline = find_baseline(store, option_values)
         begun = _create_or_find_run(context, store, request, option_values, baseline)
         limits = None if option_values["resume"] is None else _merge_resumed_limits(context, begun)
         if option_values["id_file"]:
@@ -239,7 +245,6 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
             _record_interrupted(store, begun)
         raise
     finally:
-        stack.close()
         store.close()
 
 
@@ -407,8 +412,9 @@ def make_request(paths: tuple[Path, ...], option_values: dict[str, Any], selecti
 def _refuse_lone_options(option_values: dict[str, Any]) -> None:
     if option_values["confidence"] is not None and option_values["fail_under"] is None:
         raise click.UsageError("--confidence belongs to --fail-under; add --fail-under SHARE, e.g. --fail-under 0.9")
-    if option_values["fail_on"] is not None and option_values["baseline"] is None:
-        raise click.UsageError("--fail-on belongs to --baseline; add --baseline RUN")
+    for name, option in (("fail_on", "--fail-on"), ("margin", "--margin")):
+        if option_values[name] is not None and option_values["baseline"] is None:
+            raise click.UsageError(f"{option} belongs to --baseline; add --baseline RUN")
 
 
 def _merge_resumed_limits(context: click.Context, run: Run) -> "Limits":
@@ -500,27 +506,29 @@ def _report_run(
 ) -> int:
     from msgspec.structs import replace
 
+    from pramana.analyse.gate import choose_worst_exit_code
     from pramana.app.calibrations import with_calibrations
     from pramana.report.resuming import format_resume_advice
     from pramana.report.summary import decide_run_exit, print_summary, summarise_run
+    from pramana.show.cli.baseline import check_to_data, print_check
 
     ended = with_calibrations(store, ended)
     summary = summarise_run(store, ended)
     decision = decide_run_exit(ended, summary, option_values["fail_under"], option_values["confidence"])
-    compared = baseline.compare(store, ended) if baseline and ended.status != "interrupted" else None
-    codes = [decision.exit_code, *(compared.exit_codes if compared else ())]
-    code = 130 if ended.status == "interrupted" else min(codes, key=_EXIT_CODES_WORST_FIRST.index)
+    check = baseline.check(store, ended) if baseline and ended.status != "interrupted" else None
+    codes = [decision.exit_code, *(each.exit_code for each in (check.models if check else ()))]
+    code = 130 if ended.status == "interrupted" else choose_worst_exit_code(codes)
     if option_values["as_json"]:
         said = {"run": ended.id, "status": ended.status, "reason": ended.reason, "sentence": decision.sentence}
-        beside = {"comparisons": compared.as_data()} if compared else {}
+        beside = {"comparisons": check_to_data(check)} if check else {}
         terminal.print_json({**said, "exit_code": code, **summary.as_data(), **beside})
     else:
         # An error that stopped the run is printed below; do not print it twice.
         print_summary(ended if stop.error is None else replace(ended, reason=None), summary, decision.sentence)
         if stop.error is not None:
             click.echo(f"pramana: {stop.error}", err=True)
-        if compared:
-            compared.print_text()
+        if check:
+            print_check(check)
     if ended.stored < ended.expected and ended.status != "finished":
         click.echo(f"Resume with: {format_resume_advice(ended)}", err=True)
     if option_values["output"]:  # last, so that the summary is printed even if the file cannot be written

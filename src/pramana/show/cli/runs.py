@@ -99,7 +99,7 @@ def runs(
 
 def _listed_run_to_data(listed_run: "ListedRun") -> dict[str, Any]:
     rates = [{"model": model, **rate.as_data()} for model, rate in listed_run.rates.items()]
-    return {**_run_to_data(listed_run.run), "model_rates": rates}
+    return {**_run_to_data(listed_run.run), "model_rates": rates, "calibration": listed_run.calibration}
 
 
 @runs.command()

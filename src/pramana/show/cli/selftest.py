@@ -52,9 +52,16 @@ def voice(wires: tuple[str, ...], *, turns: int, calls: int, as_json: bool) -> i
             shown = [f"{1000 * each:.1f} ms" for each in times]
             verdict = "proven" if clock.is_within_limits else "NOT PROVEN"
             click.echo(f"{_format_table_line(clock.wire, f'{clock.turns}/{clock.expected}', *shown)} {verdict}")
+            click.echo(f"  {_describe_bound(clock.p95_at_most)}")
     if as_json:
         terminal.print_json([{**asdict(clock), "proven": clock.is_within_limits} for clock in clocks])
     return int(not all(clock.is_within_limits for clock in clocks))
+
+
+def _describe_bound(p95_at_most: float | None) -> str:
+    if p95_at_most is None:
+        return "too few turns to bound p95"
+    return f"p95 at most {1000 * p95_at_most:.1f} ms at 95 % confidence"
 
 
 def _format_table_line(wire_format: str, turns: str, *cells: str) -> str:

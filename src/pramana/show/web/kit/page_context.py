@@ -49,6 +49,7 @@ PAGE_HINTS: Mapping[HintKey, str] = {
     "create_token": "create a token on the server: pramana token create NAME --role admin",
     "pull_weights": "download the weights on the page Home",
     "any_suite": "to compare {}, use the Compare page",
+    "compare_any_suite": "to compare the cases that both have, use the Compare page",
     "check_filters": "check the spelling of the filters",
     "name_judge": "choose another judge model",
     "choose_modalities": "choose the modalities text and voice",

@@ -435,6 +435,8 @@ def make_run_label(run: RunView) -> str:
     short = shorten_names(some, MAX_NAME_CHARS_BESIDE_OTHERS)
     models = ", ".join(short[each] for each in some) + (" …" if len(run.models) > 3 else "")
     rate, several = run.pass_rate, len(run.models) > 1  # a rate over several models describes none of them
-    end = f" · {len(run.models)} models" if several else f" · {format_percent(rate)} passed" if rate is not None else ""
+    passed = "" if rate is None else f" · {format_percent(rate)} passed"
+    passed += f", {run.calibration}" if passed and run.calibration else ""
+    end = f" · {len(run.models)} models" if several else passed
     suite = shorten_middle(run.suite, MAX_NAME_CHARS_ALONE)
     return escape_unprintable(f"{suite} · {models} · {run.created_at[:16].replace('T', ' ')}{end}")

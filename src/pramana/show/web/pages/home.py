@@ -241,7 +241,7 @@ def _render_model_card(history: HistoryView) -> SafeHtml:
             None if last.interval_low is None or last.interval_high is None else (last.interval_low, last.interval_high)
         )
         drawn += [
-            _render_card_figure("Pass rate", format_percent(last.value), f"95 % interval {format_interval(ends)}"),
+            _render_card_figure("Pass rate", format_percent(last.value), _make_rate_note(ends, same)),
             draw_rate_trend(rated),
         ]
     else:
@@ -256,6 +256,12 @@ def _render_model_card(history: HistoryView) -> SafeHtml:
         ]
     about = tag("p", render_untrusted_text(newest.suite, 80), f"{way}, {count}", class_="quiet small")
     return _wrap_in_model_card(history, [about, *drawn])
+
+
+def _make_rate_note(ends: tuple[float, float] | None, runs: Sequence[RunPointView]) -> str:
+    """Return the interval of the newest rate, and how far the judge of a trend's rates agrees with people."""
+    marks = list(dict.fromkeys(each.calibration for each in runs if each.calibration))
+    return ", ".join([f"95 % interval {format_interval(ends)}", *marks])
 
 
 def _make_trend_point(

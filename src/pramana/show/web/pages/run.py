@@ -46,6 +46,7 @@ from pramana.report.run_summary import render_breakdowns, render_headline, rende
 from pramana.run.call import Stage
 from pramana.show.api.envelope import make_page_meta
 from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts
+from pramana.show.web.pages.baseline_check import BaselinePanel
 from pramana.show.web.pages.results import (
     PAGE_SIZE,
     draw_filters_and_get_tag_suggester,
@@ -133,6 +134,7 @@ class _RunPage:
             self._suggest_tags = draw_filters_and_get_tag_suggester(self._context, self._run)
             self._rows, self._pager = parts.add_markup(SafeHtml()), parts.add_markup(SafeHtml())
             self._scorings = ScoringsPanel(self._context, self._run, self._refresh)
+            self._baseline = BaselinePanel(self._context, self._run)
             self._breakdowns = parts.add_markup(SafeHtml(), classes="breakdowns")
             parts.add_markup(render_run_plan(self._run))
         for event, held in (("mouseenter", True), ("focusin", True), ("mouseleave", False), ("focusout", False)):
@@ -143,6 +145,7 @@ class _RunPage:
         )
         await self._draw_results()
         await self._scorings.refresh()
+        background_tasks.create(self._baseline.refresh(self._run), name="check a baseline", context=ui.context.client)
         await asyncio.wait([summed], timeout=SUMMARY_PATIENCE_S)
         self._draw_head()
         self._context.on_change({"run"}, self._on_change)
@@ -292,6 +295,7 @@ class _RunPage:
             await self._read_and_draw_summary()
             if not self._all.is_deleted:
                 await self._draw_results()
+                await self._baseline.refresh(self._run)
                 self._draw_head()
 
     # ── Live updates ──

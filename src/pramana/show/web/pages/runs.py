@@ -290,7 +290,9 @@ def render_pass_rates(run: RunView) -> SafeHtml:
         bar = render_rate_bar(run.pass_rate, run.interval) if run.pass_rate is not None else None
         rates = [render_rate_text(run.pass_rate, run.interval), bar]
     return _render_stacked_cell(
-        *rates, tag("small", join_html(undecided, " "), class_="undecided") if undecided else None
+        *rates,
+        tag("small", run.calibration, class_="quiet") if run.calibration else None,
+        tag("small", join_html(undecided, " "), class_="undecided") if undecided else None,
     )
 
 

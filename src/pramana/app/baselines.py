@@ -1,0 +1,209 @@
+"""The baseline gate: a run that has ended and an earlier run in; a comparison of each model, and an exit code, out.
+
+A run passes if no model is proven to be worse than in the baseline, no result is missing, and none errored. The exit
+codes are those of `pramana run --baseline`. Where a run and its baseline have one model each, these are compared,
+whatever their names; otherwise each model is compared with the model of the same name.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from pramana.analyse.comparison import FailOn
+from pramana.analyse.gate import UNFINISHED, choose_worst_exit_code
+from pramana.analyse.numbers import pluralise
+from pramana.app import App, User, use_case
+from pramana.app.comparison_sides import (
+    DEFAULT_MARGIN_POINTS,
+    ComparedSides,
+    ComparisonSource,
+    DifferentCasesError,
+    compare_sides,
+    is_same_suite,
+)
+from pramana.app.comparisons import (
+    ComparisonView,
+    Margin,
+    comparison_view,
+    make_first_page,
+    make_state_key,
+)
+from pramana.app.references import (
+    ModelUnclear,
+    SideReference,
+    make_baseline_reference,
+    make_file_reference,
+    make_run_reference,
+    resolve_sides,
+)
+from pramana.app.views import View
+from pramana.errors import Hint, InvalidInput, StateConflict
+from pramana.model import Outcome, Run
+from pramana.request import check_struct_values
+from pramana.store.queue import ACTIVE_STATUSES
+from pramana.store.store import Store
+
+_Sources = tuple[ComparisonSource, ComparisonSource]
+
+
+class BaselineRequest(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The baseline that a run is checked against, and what fails the check."""
+
+    baseline: str
+    """A run ID, a name or, on the user's own machine, the path of a results.json file."""
+    fail_on: FailOn = "regression"
+    """`inconclusive` fails the check too unless a loss as large as the margin is excluded."""
+    margin: Margin = DEFAULT_MARGIN_POINTS
+
+
+class ModelBaselineView(View, frozen=True, kw_only=True):
+    """One model of a run, compared with the baseline."""
+
+    model: Annotated[str, Meta(description="Model, as typed in the run")]
+    exit_code: Annotated[
+        int,
+        Meta(
+            description="0: no proven loss beyond the margin; 1: a proven loss beyond it; 4: no case to compare, or "
+            "with failOn=inconclusive, such a loss is not excluded"
+        ),
+    ]
+    comparison: Annotated[
+        ComparisonView, Meta(description="The comparison with its first changed cases; GET /api/compare has all")
+    ]
+
+
+class BaselineCheckView(View, frozen=True, kw_only=True):
+    """A run checked against a baseline."""
+
+    run: str
+    baseline: Annotated[str, Meta(description="ID of the run that the name led to")]
+    passed: Annotated[bool, Meta(description="Whether the exit code is 0")]
+    exit_code: Annotated[
+        int,
+        Meta(
+            description="The exit code that `pramana run --baseline` ends with: the worst of the models, or 3 if a "
+            "result is missing or errored; 1 is worse than 3, and 3 than 4"
+        ),
+    ]
+    incomplete: Annotated[str | None, Meta(description="Which results are missing or errored; null if none")]
+    models: tuple[ModelBaselineView, ...]
+
+
+@use_case("viewer", "heavy")
+def check_run_against_baseline(app: App, _: User, run_id: str, request: BaselineRequest) -> BaselineCheckView:
+    """Compare a run that has ended with a baseline, model by model, and decide whether it got worse."""
+    check_struct_values(request)
+    run = app.store.runs.find_as_of_scoring(run_id)
+    if run.status in ACTIVE_STATUSES:
+        raise StateConflict(f"run {run.id} is still under way; check it against a baseline when it has ended")
+    sides = pair_with_baseline(app.store, run, find_baseline(app.store, request.baseline, run))
+    key = make_state_key(app.store, [source for pair in sides for source in pair])
+    return app.comparison_cache.get(
+        ("baseline", *key, request.fail_on, request.margin),
+        lambda: _baseline_check_view(run, check_sides(app.store, run, sides, request)),
+    )
+
+
+# ── The check ──
+
+
+class CheckedModel(Struct, frozen=True):
+    """One model of a run, compared with the baseline."""
+
+    model: str
+    compared: ComparedSides
+    exit_code: int
+
+
+class BaselineCheck(Struct, frozen=True):
+    """A run compared with its baseline, model by model."""
+
+    models: Sequence[CheckedModel]
+    incomplete: str | None
+    """Which results are missing or errored, as a sentence; None if none."""
+
+    @property
+    def exit_code(self) -> int:
+        """The worst exit code of the models, or that of an incomplete run."""
+        codes = [each.exit_code for each in self.models]
+        return choose_worst_exit_code([*codes, UNFINISHED] if self.incomplete else codes)
+
+
+def find_baseline(store: Store, reference: str, run: Run | None = None) -> SideReference:
+    """Return the run to compare with: of several with this name, the newest finished one that is not `run`."""
+    return make_baseline_reference(store, reference, run.id if run else None)
+
+
+def find_local_baseline(store: Store, reference: str, run: Run | None = None) -> SideReference:
+    """Return a baseline that a user of this machine names: a run, or the path of a results.json file."""
+    if reference.endswith(".json"):
+        return make_file_reference(Path(reference))
+    return find_baseline(store, reference, run)
+
+
+def pair_with_baseline(store: Store, run: Run, base: SideReference) -> Sequence[_Sources]:
+    """Return the two sides of each model of a run; raise an error if the baseline has other cases or models.
+
+    Nothing of the run need be stored yet, so an unsuitable baseline is refused before anything is sent.
+    """
+    new = make_run_reference(store, run.reference)
+    if new.identity == base.identity:
+        raise InvalidInput(
+            f"the baseline, {base.title}, is this run itself; name an earlier run", hint=Hint("list_runs")
+        )
+    single = len(new.models) == len(base.models) == 1
+    try:
+        sides = [
+            resolve_sides(base, new, base.models[0].typed if single else model.typed, model.typed)
+            for model in new.models
+        ]
+    except ModelUnclear as error:
+        raise InvalidInput(f"{error.message}; choose a baseline that has the models of this run") from None
+    for before, after in sides:
+        if not is_same_suite(before, after):
+            raise DifferentCasesError(
+                f"the baseline, {base.title}, does not have the cases of this run; choose a run of the same cases",
+                hint=Hint("compare_any_suite"),
+            )
+    return sides
+
+
+def check_sides(store: Store, run: Run, sides: Sequence[_Sources], request: BaselineRequest) -> BaselineCheck:
+    """Compare the two sides of each model."""
+    models = []
+    for before, after in sides:
+        compared = compare_sides(before, after, any_suite=False, any_judge=False, margin=request.margin)
+        models.append(CheckedModel(after.model, compared, compared.comparison.exit_code(request.fail_on)))
+    counts = store.history.count_run_outcomes([run])[0]
+    return BaselineCheck(models, _explain_incomplete(run, counts.outcome_counts if counts else {}))
+
+
+def _explain_incomplete(run: Run, outcome_counts: Mapping[Outcome, int]) -> str | None:
+    """Return which results of a run are missing or errored; None if none."""
+    missing, errored = run.expected - run.stored, outcome_counts.get(Outcome.ERRORED, 0)
+    if run.plan.pairing and run.status == "finished":  # a test of two endpoints ends when it has its answer
+        missing = 0
+    found = [f"{pluralise(missing, 'result')} missing"] if missing > 0 else []
+    found += [f"{pluralise(errored, 'result')} errored"] if errored else []
+    return f"The run is incomplete: {', '.join(found)}." if found else None
+
+
+def _baseline_check_view(run: Run, check: BaselineCheck) -> BaselineCheckView:
+    """Return the view of a check, with the first changed cases of each model."""
+    return BaselineCheckView(
+        run=run.reference,
+        baseline=check.models[0].compared.sources[0].reference,
+        passed=check.exit_code == 0,
+        exit_code=check.exit_code,
+        incomplete=check.incomplete,
+        models=tuple(
+            ModelBaselineView(
+                model=each.model,
+                exit_code=each.exit_code,
+                comparison=make_first_page(comparison_view(each.compared), *each.compared.sources),
+            )
+            for each in check.models
+        ),
+    )
