@@ -181,6 +181,10 @@ class PramanaError(Exception):
         super().__init__(message)
         self.hint = hint
 
+    def set_field(self, path: str) -> None:
+        """Name the field of the request that is wrong, unless the error names its places."""
+        self.problems = self.problems or (Problem(super().__str__(), path),)
+
     def explain(self, hints: Mapping[HintKey, str]) -> str:
         """Return the error's message and its hint, in the words of a front end.
 
