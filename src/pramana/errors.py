@@ -181,10 +181,6 @@ class PramanaError(Exception):
         super().__init__(message)
         self.hint = hint
 
-    def set_field(self, path: str) -> None:
-        """Name the field of the request that is wrong, unless the error names its places."""
-        self.problems = self.problems or (Problem(super().__str__(), path),)
-
     def explain(self, hints: Mapping[HintKey, str]) -> str:
         """Return the error's message and its hint, in the words of a front end.
 
@@ -197,6 +193,11 @@ class PramanaError(Exception):
 
     def __str__(self) -> str:
         return self.explain(self.hints)
+
+
+def set_field(error: PramanaError, path: str) -> None:
+    """Say which field of a request an error is about, unless the error names its places."""
+    error.problems = error.problems or (Problem(str(error.args[0]), path),)
 
 
 _UNPRINTABLE_RE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -31,6 +31,7 @@ from pramana.errors import (
     Problem,
     escape_control_characters,
     quote_text,
+    set_field,
     suggest_similar,
 )
 from pramana.hash import hash_case
@@ -414,7 +415,7 @@ def _resolve_tested_model(name: str, place: int, reach: ProviderAccess) -> Targe
     try:
         return _attach_agent_description(resolve_model(name, reach))
     except PramanaError as error:
-        error.set_field(f"models[{place}]")
+        set_field(error, f"models[{place}]")
         raise
 
 

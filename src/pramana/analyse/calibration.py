@@ -176,8 +176,7 @@ def count_missing_labels(strata: Sequence[Stratum]) -> MissingLabels | None:
     ]
     lacking = sum(max(0, needed - count) for _, count, needed in of_verdicts)
     if labels.total < MIN_LABELS:
-        labelled = "1 reply is" if labels.total == 1 else f"{labels.total} replies are"
-        reason = f"{labelled} labelled; a corrected pass rate needs {MIN_LABELS}"
+        reason = f"{labels.total} replies are labelled; a corrected pass rate needs {MIN_LABELS}"
         return MissingLabels(max(lacking, MIN_LABELS - labels.total), reason)
     for verdict, count, needed in of_verdicts:
         if count < needed:

@@ -26,7 +26,7 @@ from pramana.analyse.watch_sentences import describe_alert, describe_proof, desc
 from pramana.app import App, User, use_case
 from pramana.app.providers import make_server_reach
 from pramana.app.views import View
-from pramana.errors import InvalidInput, PramanaError, Problem, quote_text, suggest_similar
+from pramana.errors import InvalidInput, PramanaError, Problem, quote_text, set_field, suggest_similar
 from pramana.model import Plan
 from pramana.plan_scoring import refuse_unknown_prices
 from pramana.providers.names import is_voice_agent
@@ -222,7 +222,7 @@ def start_watch(
         try:
             channel = make_channel(store, request.delivery, is_local=is_local, allow_private=allow_private)
         except PramanaError as error:
-            error.set_field("webhook")
+            set_field(error, "webhook")
             raise
     watch = store.watches.create(
         request, instruments, owner="cli" if is_local else "server", creator=creator, channel=channel

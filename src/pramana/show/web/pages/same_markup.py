@@ -154,7 +154,11 @@ def _render_other_replies(replies: Sequence[ReplyCountView]) -> SafeHtml:
     if not replies:
         return tag("p", "No reply.", class_="quiet small")
     listed = (
-        tag("li", f"{each.count:,} × ", render_untrusted_text(" ".join(each.text.split()) or "(empty)", 200))
+        tag(
+            "li",
+            f"{pluralise(each.count, 'time')}: ",
+            render_untrusted_text(" ".join(each.text.split()) or "(empty)", 200),
+        )
         for each in replies
     )
     return tag("ul", listed, class_="lines small below")
