@@ -3,18 +3,21 @@
     python -m docs.screenshots            # or: make screenshots
 
 Each view gets its own server with an empty store; the embedded models really answer. The provider is a loopback server
-that speaks OpenAI's wire format, with made-up replies that get worse. A picture that README.md or a page of docs/ shows
+that speaks OpenAI's wire format, with made-up replies that get worse. The days of the watch are those of a function,
+measured on a virtual clock. A picture that README.md or a page of docs/ shows
 goes to docs/pictures/NAME-WIDTH-THEME.png, every other one to docs/pictures/all/, which Git ignores.
 """
 
 import asyncio
 import json
+import random
 import re
 import sys
+import tempfile
 import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -23,6 +26,10 @@ from benchmarks.served import run_server
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 from tests import chromium
+from tests.stores import sqlite_store
+from tests.watched_models import add_watch
+
+from pramana.store import open_store
 
 Theme = Literal["light", "dark"]
 WIDTHS = (1600, 360)
@@ -40,6 +47,16 @@ MISTAKEN = """scenarios:
     dificulty: easy
 """
 KEY = "sk-loopback-0123456789"
+VARYING_ANSWERS = {
+    "Pick a number from 1 to 9": ("7", "4", "3"),
+    "Heads or tails?": ("Heads", "Tails"),
+    "Name a colour": ("Blue", "Green", "Red"),
+    "Name an animal": ("Dog", "Elephant", "Cat"),
+    "Cat or dog?": ("Dog", "Cat"),
+    "Name a fruit": ("Apple", "Mango", "Banana"),
+    "Tea or coffee?": ("Tea", "Coffee"),
+}
+"""Answers to border prompts by the beginning of the prompt; the two hosts of a model prefer different ones."""
 expect.set_options(timeout=20_000)
 
 
@@ -65,10 +82,10 @@ class Walk:
         self.page.locator("#main").wait_for()
         return self.page
 
-    def picture(self, name: str) -> None:
+    def picture(self, name: str, tallest: int = TALLEST) -> None:
         self.page.mouse.move(0, 0)
         self.page.wait_for_timeout(500)  # what fades in is there
-        high = min(TALLEST, self.page.evaluate("document.documentElement.scrollHeight"))
+        high = min(tallest, self.page.evaluate("document.documentElement.scrollHeight"))
         width = self.page.viewport_size["width"] if self.page.viewport_size else WIDTHS[0]
         taken = self.page.screenshot(full_page=True, clip={"x": 0, "y": 0, "width": width, "height": high})
         # Few colours tell all: a quarter of the size, for a repository that everyone clones.
@@ -161,6 +178,28 @@ def compare(walk: Walk, assistant: "Assistant") -> None:
     walk.picture("suites")
 
 
+def watch(walk: Walk) -> None:
+    """Look at a watch whose model has changed, and at the list of watches."""
+    page = walk.go("/drift/support-bot")
+    expect(page.get_by_role("heading", name="What changed")).to_be_visible()
+    walk.picture("watch")
+    walk.go("/drift")
+    walk.picture("drift")
+
+
+def same(walk: Walk, hosts: Sequence["Assistant"]) -> None:
+    """Test whether two hosts serve the same model, of which one answers differently."""
+    names = [f"host-{letter}" for letter, _ in zip("ab", hosts, strict=True)]
+    for name, host in zip(names, hosts, strict=True):
+        ask(walk, "/api/providers", {"id": name, "kind": "compatible", "baseUrl": host.url, "apiKey": KEY})
+    models = [f"{name}:loopback-large" for name in names]
+    run = ask(walk, "/api/same", {"models": models, "suite": "v1.0", "tier": "comprehensive"})["run"]
+    page = walk.go(f"/same/{run}")
+    expect(page.get_by_role("region", name="The answer")).to_contain_text("Different", timeout=120_000)
+    expect(page.get_by_role("link", name="Test again")).to_be_visible()
+    walk.picture("same", tallest=1190)  # one prompt with both replies
+
+
 def provider(walk: Walk, openai_url: str) -> None:
     """Add a provider, test it, and test it with a wrong key."""
     page = walk.go("/settings/new-provider?kind=compatible")
@@ -203,7 +242,7 @@ def ask(walk: Walk, path: str, body: Any) -> Any:
 class Assistant:
     """What stands behind the loopback server: it knows the right answers of the suite, and gives a share of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_answer_share: float) -> None:
         def read(path: Path) -> list[dict[str, Any]]:
             return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
@@ -211,9 +250,13 @@ class Assistant:
         cases = read(ROOT / "src" / "pramana" / "suites" / "v1.0" / "comprehensive.jsonl")
         self._known = {_last(case["input"]): (case["id"], answers.get(case["id"])) for case in cases}
         self.share, self.url = 1.0, ""
+        self._first_answer_share, self._random = first_answer_share, random.Random(7)
 
     def __call__(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """Answer a case; whatever else is asked comes from a judge."""
+        for beginning, (first, *others) in VARYING_ANSWERS.items():
+            if _last(messages).startswith(beginning):
+                return first if self._random.random() < self._first_answer_share else self._random.choice(others)
         name, answer = self._known.get(_last(messages), ("", None))
         if not name:
             return "The answer does what was asked.\nYES"
@@ -226,12 +269,12 @@ def _last(messages: Any) -> str:
 
 
 @contextmanager
-def loopback() -> Iterator[Assistant]:
+def loopback(first_answer_share: float = 0.85) -> Iterator[Assistant]:
     """Speak OpenAI's wire format on a free port, and know one key."""
     from tests.loopback.openai import OpenAIWire
     from tests.loopback.server import Loopback
 
-    assistant = Assistant()
+    assistant = Assistant(first_answer_share)
     loop, told = asyncio.new_event_loop(), threading.Event()
     stop = asyncio.Event()
 
@@ -251,11 +294,22 @@ def loopback() -> Iterator[Assistant]:
         thread.join(10)
 
 
+@contextmanager
+def run_watching_server() -> Iterator[str]:
+    """Yield the URL of a server whose store has a watch with an alarm and one that has just begun."""
+    with tempfile.TemporaryDirectory(prefix="pramana-pictures-") as home:
+        with closing(open_store(sqlite_store(Path(home) / "pramana.sqlite3"))) as store:
+            add_watch(store, 40, changes_after=32, missing=[18], cases=12)
+            add_watch(store, 5, name="faq-bot", cases=3)
+        with run_server(PRAMANA_HOME=home) as url:
+            yield url
+
+
 def main() -> None:
     """Walk everything, four times."""
     UNUSED.mkdir(parents=True, exist_ok=True)
     browser_path = chromium.find_executable()
-    with sync_playwright() as playwright, loopback() as assistant:
+    with sync_playwright() as playwright, loopback() as assistant, loopback(0.15) as other:
         browser = playwright.chromium.launch(
             executable_path=browser_path,
             args=["--no-sandbox", "--disable-gpu", "--autoplay-policy=no-user-gesture-required"],
@@ -276,6 +330,10 @@ def main() -> None:
                     compare(walk, assistant)
                     provider(walk, assistant.url)
                     sign_in(walk)
+                with run_watching_server() as url:
+                    walk = Walk(context.new_page(), url, width, theme)
+                    watch(walk)
+                    same(walk, (assistant, other))
                 context.close()
         browser.close()
 

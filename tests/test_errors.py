@@ -19,11 +19,13 @@ from pramana.errors import (
     UnknownModel,
     describe_value,
     fold_repeats,
+    set_field,
 )
-from pramana.request import Selection
+from pramana.request import RunRequest, Selection
 from pramana.show.api.envelope import API_HINTS
 from pramana.show.mcp import AGENT_HINTS
 from pramana.show.web.kit.page_context import PAGE_HINTS
+from pramana.watch_request import AlertDestination, WatchRequest
 
 KEYS: tuple[HintKey, ...] = get_args(HintKey)
 ONLY_BY_COMMAND = {"resume_run", "publish_suite", "create_token"}
@@ -124,3 +126,13 @@ def test_a_value_is_described_whatever_it_is() -> None:
         "a Broken", "a list", "a int", "'a\\x1b'", "b'x'",
     ]  # fmt: skip
     assert len(describe_value("x" * 10**7)) == 60
+
+
+def test_an_error_names_the_field_that_is_wrong_unless_it_names_its_places() -> None:
+    error = NotFound("there is no model x", hint=Hint("start_run"))
+    set_field(error, "models[1]")
+    set_field(error, "another")
+    assert error.problems == (Problem("there is no model x", "models[1]"),)
+    with pytest.raises(InvalidInput) as refused:
+        WatchRequest(run=RunRequest(models=("fake",)), delivery=AlertDestination(secret="s")).check()  # noqa: S106 - signs nothing
+    assert [each.path for each in refused.value.problems] == ["webhook"]

@@ -196,6 +196,11 @@ class PramanaError(Exception):
         return self.explain(self.hints)
 
 
+def set_field(error: PramanaError, path: str) -> None:
+    """Say which field of a request an error is about, unless the error names its places."""
+    error.problems = error.problems or (Problem(str(error.args[0]), path),)
+
+
 _UNPRINTABLE_RE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What a message quotes from its input and a terminal would execute or cannot print; lines and tabs are ours."""
 

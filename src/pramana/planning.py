@@ -31,6 +31,7 @@ from pramana.errors import (
     Problem,
     escape_control_characters,
     quote_text,
+    set_field,
     suggest_similar,
 )
 from pramana.hash import hash_case
@@ -165,7 +166,7 @@ def plan_with_cases(
         _refuse_leaked_keys(request)
     chosen = CaseSelection(store, None, None, built_in_cases) if built_in_cases else _choose_cases(store, request)
     reach = with_registered_providers(store, reach)
-    targets = tuple(_attach_agent_description(resolve_model(model, reach)) for model in request.models)
+    targets = tuple(_resolve_tested_model(model, place, reach) for place, model in enumerate(request.models))
     if not may_repeat_models:
         _refuse_duplicates(targets)
     judges = resolve_judges(request.judge, request.other_judges, reach)
@@ -422,6 +423,15 @@ def explain_missing_provider_keys(store: Store, request: RunRequest, reach: Prov
         except PramanaError:  # a different error, which the run itself reports
             continue
     return found
+
+
+def _resolve_tested_model(name: str, place: int, reach: ProviderAccess) -> Target:
+    """Return the target of a model that is tested; an error names its place in the request."""
+    try:
+        return _attach_agent_description(resolve_model(name, reach))
+    except PramanaError as error:
+        set_field(error, f"models[{place}]")
+        raise
 
 
 def resolve_model(name: str, reach: ProviderAccess) -> Target:

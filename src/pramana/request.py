@@ -545,7 +545,8 @@ def _describe_expected(type_: Any) -> str:
     """
     if _is_annotated(type_):
         inner, *metas = get_args(type_)
-        return _describe_expected(inner) + "".join(_describe_bounds(each) for each in metas if isinstance(each, Meta))
+        bounds = "".join(_describe_bounds(each) for each in metas if isinstance(each, Meta))
+        return _describe_expected(inner) + bounds + (" characters" if inner is str and " of at " in bounds else "")
     if get_origin(type_) is Literal:
         return " or ".join(map(str, get_args(type_)))
     if type(None) in get_args(type_):

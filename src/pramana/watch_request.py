@@ -32,6 +32,9 @@ class AlertDestination(Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raise `InvalidInput` unless alerts are sent to exactly one place."""
         places = (self.url, self.url_variable, self.command)
+        if not any(places) and (self.secret is not None or self.secret_variable is not None):
+            message = "a secret signs what is sent to a webhook: name the URL of the webhook too"
+            raise InvalidInput.from_problems([Problem(message, "webhook")])
         if sum(each is not None for each in places) != 1:
             raise InvalidInput("alerts are sent either to one webhook or to one command")
         if self.command is not None and (self.secret is not None or self.secret_variable is not None):
@@ -75,7 +78,8 @@ class WatchRequest(Struct, frozen=True, kw_only=True):
             message = f"expected a time of the day in UTC, such as 03:00, found {quote_text(self.at)}"
             problems.append(Problem(message, "at"))
         if len(self.run.models) != 1:
-            problems.append(Problem(f"a watch has one model, found {len(self.run.models)}", "models"))
+            message = f"a watch has one model, found {len(self.run.models)}" if self.run.models else "name a model"
+            problems.append(Problem(message, "models"))
         if self.run.cache:
             problems.append(Problem("a watch asks the model every day, so replies cannot come from the cache", "cache"))
         if problems:

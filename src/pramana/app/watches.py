@@ -33,7 +33,7 @@ from pramana.app.watch_calls import (
     explain_unusable_instruments,
     measure_instrument_calls,
 )
-from pramana.errors import InvalidInput, Problem, quote_text, suggest_similar
+from pramana.errors import InvalidInput, PramanaError, Problem, quote_text, set_field, suggest_similar
 from pramana.model import Plan
 from pramana.plan_scoring import refuse_unknown_prices
 from pramana.providers.logprobs import logprob_parameters
@@ -237,7 +237,11 @@ def start_watch(
     channel = None
     if request.delivery is not None:
         allow_private = is_local or reach.allow_private_addresses
-        channel = make_channel(store, request.delivery, is_local=is_local, allow_private=allow_private)
+        try:
+            channel = make_channel(store, request.delivery, is_local=is_local, allow_private=allow_private)
+        except PramanaError as error:
+            set_field(error, "webhook")
+            raise
     watch = store.watches.create(
         request, instruments, owner="cli" if is_local else "server", creator=creator, channel=channel
     )

@@ -100,7 +100,7 @@ def test_a_watch_of_the_command_line_is_measured_by_a_server_on_its_own_sqlite_s
         ({"budgetUsdPerDay": 10**400}, None),
         ({"instruments": ["no-such"]}, "instruments"),
         ({"instruments": []}, "instruments"),
-        ({"webhook": {"url": "ftp://hooks.example/"}}, None),
+        ({"webhook": {"url": "ftp://hooks.example/"}}, "webhook"),
         ({"webhook": {"url": "https://hooks.example/", "secret": ""}}, "webhook.secret"),
         ({"webhook": {"command": "pager"}}, "webhook.url"),
         ({"delivery": {"command": "pager"}}, "delivery"),

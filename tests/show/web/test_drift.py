@@ -79,6 +79,13 @@ def test_a_chart_shows_the_days_and_leads_to_their_replies_by_keyboard(
     axe(page)
     opened.get_by_role("button", name="Close").click()
     expect(opened).not_to_contain_text("calls answered")
+    chart.locator("a.day.alarm").click()
+    expect(opened).to_contain_text(
+        re.compile(r"Alarm since \S+: .*pass rate, down: statistic [\d,]+, over the threshold", re.IGNORECASE)
+    )
+    opened.get_by_role("link", name="What changed").click()
+    expect(page.locator("#change")).to_be_in_viewport()
+    expect(opened).to_contain_text("Alarm since")
     page.get_by_role("row", name=day(DAYS - 2)).get_by_role("link", name=f"Replies of {day(DAYS - 2)}").click()
     expect(page.get_by_role("table", name="Results", exact=True).locator("tbody tr")).to_have_count(CASES)
 

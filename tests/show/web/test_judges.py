@@ -36,9 +36,14 @@ def make_rejudgements(seqs: Sequence[int]) -> Iterator[Rejudgement]:
 
 @pytest.fixture(scope="module")
 def module_bench(tmp_path_factory: pytest.TempPathFactory, browser: Browser, runs: dict[str, str]) -> Iterator[Bench]:
-    """A server whose store has one run with labels and one without."""
+    """A server whose store has a run with many labels, one without labels, and one that ann has labelled."""
     home = tmp_path_factory.mktemp("home")
     with closing(open_store(sqlite_store(home / "pramana.sqlite3"))) as store:
+        runs["token of bob"] = store.tokens.create("bob", "editor")[1]
+        shared = add_judged_run(store, [True, True, False])
+        tasks = draw_replies_to_label(store, shared, 3).tasks
+        save_labels(store, shared, [LabelRequest(task=each, label="yes") for each in tasks], "ann")
+        runs["shared"] = shared.id
         labelled = add_judged_run(store, [True, True, True, False] * 20, categories=("safety", "factual"))
         draw = draw_replies_to_label(store, labelled, 60)
         given = [
@@ -89,6 +94,24 @@ def test_replies_are_labelled_blind_by_keys_and_labelling_continues(
     expect(page.get_by_text("Every drawn reply has your label.")).to_be_visible()
     saved = bench.client.get(f"/api/runs/{runs['new']}/labels").data
     assert sorted((each["label"], each["note"]) for each in saved) == [("no", "nnn"), ("yes", ""), ("yes", "")]
+
+
+def test_a_second_rater_labels_the_same_replies_and_the_report_says_how_far_both_agree(
+    bench: Bench, runs: dict[str, str]
+) -> None:
+    page = bench.open(f"/judges/{runs['shared']}/label", token=runs["token of bob"])
+    progress = page.get_by_text("of 3 labelled by bob")
+    expect(progress).to_contain_text("0 of 3 labelled by bob; these are all judged replies.")
+    expect(page.get_by_text("Your label so far")).to_have_count(0)
+    for count, key in enumerate(("y", "u", "n"), 1):
+        page.keyboard.press(key)
+        expect(progress).to_contain_text(f"{count} of 3")
+    page.get_by_role("link", name="Report on the judge").click()
+    expect(page.locator("#main")).to_contain_text(
+        "2 replies labelled by ann, bob; not counted: 1 on which the raters disagree."
+    )
+    expect(page.get_by_text("Krippendorff’s alpha")).to_be_visible()
+    expect(page.get_by_role("row", name="fake:a-model")).to_contain_text("2 replies are labelled; a corrected")
 
 
 def test_a_report_shows_agreement_by_category_and_the_corrected_pass_rate_or_why_not(

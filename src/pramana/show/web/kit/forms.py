@@ -70,13 +70,14 @@ class Form(ui.element):
             if not placed or not all(path for path, _ in placed):
                 with self._trouble:
                     parts.add_refusal_box(error)
-            if first := next((path for path, _ in placed if path), ""):
+            wrong = {path for path, _ in placed}
+            if first := next((path for path in fields if path in wrong), ""):
                 ui.run_javascript(f"document.getElementById({fields[first].html_id!r})?.focus()")
 
 
 def make_field_message(field: Any, message: str) -> str:
     """Return an error message that begins with the field's label, as it is also read away from its field."""
-    label = str(field.props.get("label") or "").removesuffix(" (optional)")
+    label = str(field.props.get("label") or "").removesuffix(" (optional)").replace(", optional)", ")")
     if message.startswith("expected "):
         message = f"enter {message.removeprefix('expected ').removesuffix(', found None')}"
         message = message.replace(", or null", " or leave the field empty")

@@ -58,7 +58,7 @@ class _WatchList:
         if self._shown is None:
             with parts.redraw(self._place):
                 table = LiveTable("Watches, alarms first", COLUMN_HEADINGS, name="watches")
-                self._shown = table, ui.label().classes("quiet")
+                self._shown = table, ui.label().classes("quiet below")
         table, family = self._shown
         family.set_text(describe_family(watches))
         table.update_rows({each.id: _render_watch_row(each) for each in sort_by_severity(watches)})
@@ -81,7 +81,7 @@ def draw_empty_state(context: PageContext) -> None:
 
 def _render_watch_row(view: WatchView) -> tuple[SafeHtml, ...]:
     name = render_link(make_watch_url(view), render_untrusted_text(view.shown_name, 120))
-    model = tag("small", render_untrusted_text(view.model, 120), class_="quiet") if view.name else None
+    model = tag("small", render_untrusted_text(view.model, 120), class_="quiet")
     note = tag("small", render_untrusted_text(view.note, 200), class_="quiet clip") if view.note else None
     sentence = tag("small", render_untrusted_text(view.sentence, 300), class_="quiet clip")
     return (

@@ -143,14 +143,14 @@ def render_judge(judge: JudgeView, run_id: str) -> SafeHtml:
             "p",
             render_untrusted_text(each, 120),
             " judges its own replies. Models tend to prefer their own replies; labels show by how much.",
-            class_="warn",
+            class_="warn below",
         )
         for each in judge.self_judged_models
     ]
     return tag(
         "section",
         tag("h2", "Judge ", render_untrusted_text(judge.judge, 200)),
-        tag("p", render_untrusted_text(judge.calibration, 500), class_="verdict-line"),
+        tag("p", render_untrusted_text(judge.calibration, 500)),
         kappa,
         own,
         tag(
@@ -224,7 +224,7 @@ def _render_categories(categories: Sequence[AgreementView], label_count: int) ->
             render_untrusted_text(each.category, 120),
             render_rate_bar(each.accuracy, each.accuracy_interval),
             _format_rate(each.accuracy, each.accuracy_interval, "too few labels"),
-            f"{each.labels:,}",
+            pluralise(each.labels, "label"),
         )
         for each in categories
     )

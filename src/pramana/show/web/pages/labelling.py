@@ -162,6 +162,7 @@ def _describe_progress(view: LabellingView) -> str:
 
 def _render_progress(view: LabellingView) -> SafeHtml:
     unsure = f", {view.unsure:,} of them unsure" if view.unsure else ""
+    drawn = f"drawn from {view.judged:,} judged replies, half of them from those that the judge failed"
     return tag(
         "div",
         render_meter("Replies labelled", view.labelled, view.drawn),
@@ -169,7 +170,7 @@ def _render_progress(view: LabellingView) -> SafeHtml:
             "p",
             f"{view.labelled:,} of {view.drawn:,} labelled by ",
             render_untrusted_text(view.rater, 100),
-            f"{unsure}; drawn from {view.judged:,} judged replies, half of them from those that the judge failed.",
+            f"{unsure}; {drawn if view.drawn < view.judged else 'these are all judged replies'}.",
             class_="small quiet",
         ),
         class_="stack",

@@ -336,7 +336,7 @@ class _RunForm:
             made.error = None
         for problem in refusal.problems if refusal else ():
             path = find_field_path(_FORM_PATHS_BY_FIELD.get(problem.path, problem.path), self._fields)
-            if path:
+            if path and path != "models":  # a model is wrong in the list, not in the empty field that adds another
                 self._fields[path].error = make_field_message(self._fields[path], problem.message)
             for fold, inside in self._fold_boxes:
                 if path in inside:

@@ -41,7 +41,7 @@ _MAX_INSTRUMENTS = sum(map(len, INSTRUMENT_GROUPS.values()))
 @frame.register_page("/drift/new", "Start a watch", start)
 async def show_new_watch_page(context: PageContext) -> None:
     """Show the form of a new watch."""
-    about = "Each day, the model gets the same cases once. Nothing is sent before the first day is due."
+    about = "Each day, the model gets the same cases once. Without a time of day, the first day is measured at once."
     frame.add_page_heading("Start a watch", about, (("/drift", "Drift"),))
     await _WatchForm(context).draw()
 
@@ -129,7 +129,7 @@ class _WatchForm:
             at=str(self._at.value or "").strip() or None,
             baseline_days=_to_int(self._days.value),
             instruments=tuple(self._instruments.value) or None,
-            delivery=AlertDestination(url=url, secret=secret or None) if url else None,
+            delivery=AlertDestination(url=url or None, secret=secret or None) if url or secret else None,
             name=str(self._name.value or "").strip() or None,
             note=str(self._note.value or "").strip() or None,
         )
@@ -146,7 +146,7 @@ class _WatchForm:
             "budget_usd_per_day": self._budget,
             "at": self._at,
             "baseline_days": self._days,
-            "delivery": self._url,
+            "webhook": self._url,
             "name": self._name,
             "note": self._note,
         }

@@ -20,9 +20,12 @@ from pramana.show.web.pages.watch_markup import (
     MIN_SPAN_BY_UNIT,
     SIGNS_BY_LEVEL,
     WORDS_BY_LEVEL,
+    render_legend,
 )
 
 SHOWN_DAYS = 180
+PUBLIC_LEGEND = ("a day", "lowest to highest day of the baseline", "when the change may have begun", "missing day")
+"""What the charts of a public watch show."""
 
 
 @nicegui.app.get("/public/drift/{watch_id}", include_in_schema=False)
@@ -49,7 +52,7 @@ def _render_watch(view: PublicWatchView) -> Iterator[SafeHtml]:
         tag("p", render_untrusted_text(view.sentence, 2000)),
         tag("p", view.proof, class_="quiet small"),
         None if view.is_active else tag("p", "This watch was stopped.", class_="warn"),
-        class_="card stack",
+        class_="card stack below",
         aria_label="State of the watch",
     )
     missing = f", {view.missing_days:,} missing" if view.missing_days else ""
@@ -63,7 +66,8 @@ def _render_watch(view: PublicWatchView) -> Iterator[SafeHtml]:
         "sheet",
     )
     yield tag("h2", "Measurements")
-    yield tag("div", (_render_measurement(each, view) for each in _list_measurements(view)), class_="halves")
+    yield render_legend(PUBLIC_LEGEND)
+    yield tag("div", (_render_measurement(each, view) for each in _list_measurements(view)), class_="halves below")
     if view.alerts:
         listed = (tag("li", tag("strong", each.day), " ", each.sentence) for each in reversed(view.alerts))
         yield tag("section", tag("h2", "Alerts"), tag("ul", listed, class_="lines"))

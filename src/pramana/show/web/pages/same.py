@@ -1,10 +1,11 @@
 """Same: are two endpoints the same model? The form of a test, earlier tests, and one answer with its evidence."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nicegui import ui
 
-from pramana.app.runs import cancel_run
+from pramana.app.runs import cancel_run, read_progress, resume_run
 from pramana.app.sameness import SameListView, SameView, list_tests, read_test, start_test
 from pramana.app.suites import list_suites
 from pramana.app.views import PageRequest
@@ -25,6 +26,7 @@ from pramana.sameness import SamenessRequest
 from pramana.show.web.kit import PageContext, frame, make_url, parts
 from pramana.show.web.kit.forms import Field, Form, add_suggestions, add_unclamped_number_field
 from pramana.show.web.pages.model_suggestions import ALWAYS_SUGGESTED_MODELS, MODEL_NAMES_HINT, suggest_models
+from pramana.show.web.pages.run_controls import ask_limits_and_resume, find_reached_limit
 from pramana.show.web.pages.runs import SIGNS_BY_STATUS
 from pramana.show.web.pages.same_markup import render_answer, render_evidence, render_examples, render_progress
 from pramana.store.queue import ACTIVE_STATUSES
@@ -33,6 +35,7 @@ MAX_LISTED_TESTS = 50
 DEFAULT_CALLS = 400
 POLL_INTERVAL_S = 1.0
 """How often the answer of a test under way is read again."""
+RESUMABLE_STATUSES = ("stopped", "interrupted", "cancelled")
 
 
 @frame.register_page("/same", "Same")
@@ -109,7 +112,7 @@ class _SameForm:
 
     async def _start(self) -> None:
         fields: dict[str, Field] = {
-            "models": self._first,
+            "models": self._first if not str(self._first.value or "").strip() else self._second,
             "models[0]": self._first,
             "models[1]": self._second,
             "calls": self._calls,
@@ -179,6 +182,8 @@ class _AnswerPage:
         active = self._view.status in ACTIVE_STATUSES
         if active and self._context.may(cancel_run):
             parts.add_button("Cancel", self._cancel)
+        if self._view.status in RESUMABLE_STATUSES and self._context.may(resume_run):
+            parts.add_button("Resume", self._resume, "primary")
         parts.add_link_button("All replies", make_url(f"/runs/{self._view.run}"))
         if not active and self._context.may(start_test):
             first, second = self._view.models
@@ -196,4 +201,17 @@ class _AnswerPage:
 
     async def _cancel(self) -> None:
         await self._context.call(cancel_run, self._view.run)
+        parts.show_notification("Cancelling. Stored calls are kept, and you can resume the test.")
+        await self.refresh()
+
+    async def _resume(self) -> None:
+        """Resume the test; if a limit ended it, with the limits that the user enters."""
+        run = await self._context.call(read_progress, self._view.run)
+        if reached := find_reached_limit(run):
+            await ask_limits_and_resume(run, reached, self._resume_with_limits)
+        else:
+            await self._resume_with_limits(None)
+
+    async def _resume_with_limits(self, limits: Mapping[str, Any] | None) -> None:
+        await self._context.call(resume_run, self._view.run, limits)
         await self.refresh()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from pramana.analyse.endpoints import MIN_PAIRS
 from pramana.analyse.numbers import format_duration, format_percent, pluralise
 from pramana.analyse.summary import KnownTotal
 from pramana.app.sameness import PairInstrumentView, PromptExampleView, ReplyCountView, SameView
@@ -42,20 +43,24 @@ def render_progress(view: SameView) -> SafeHtml:
 
 def render_answer(view: SameView) -> SafeHtml:
     """Return the answer as one sentence, and what limits it."""
+    is_active = view.status in ("queued", "running")
     sign, look, word = SIGNS_BY_DECISION[view.decision]
-    if view.status in ("queued", "running") and view.decision != "different":
+    if is_active and view.decision != "different":
         sign, look, word = "…", "skipped", "Testing"
+    sentence = view.sentence
+    if is_active and view.decision == "untested":
+        sentence = f"{pluralise(view.pairs, 'pair')} of calls so far; an answer needs at least {MIN_PAIRS}."
     power = make_power_sentence(view)
     why = f"The run is {view.status}: {view.reason}" if view.reason and view.status != "finished" else None
     return tag(
         "section",
         tag("h2", render_with_sign(sign, word, look), class_="verdict"),
-        tag("p", render_untrusted_text(view.sentence, 1000)),
+        tag("p", render_untrusted_text(sentence, 1000)),
         (tag("p", render_untrusted_text(each, 500)) for each in view.findings),
         tag("p", power, class_="quiet") if power else None,
         (tag("p", render_untrusted_text(each, 500), class_="warn") for each in view.caveats),
         tag("p", render_untrusted_text(why, 500), class_="warn") if why else None,
-        class_="card stack",
+        class_="card stack below",
         aria_label="The answer",
     )
 
@@ -149,7 +154,11 @@ def _render_other_replies(replies: Sequence[ReplyCountView]) -> SafeHtml:
     if not replies:
         return tag("p", "No reply.", class_="quiet small")
     listed = (
-        tag("li", f"{each.count:,} × ", render_untrusted_text(" ".join(each.text.split()) or "(empty)", 200))
+        tag(
+            "li",
+            f"{pluralise(each.count, 'time')}: ",
+            render_untrusted_text(" ".join(each.text.split()) or "(empty)", 200),
+        )
         for each in replies
     )
-    return tag("ul", listed, class_="lines small")
+    return tag("ul", listed, class_="lines small below")

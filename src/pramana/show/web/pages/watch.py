@@ -108,7 +108,7 @@ class _WatchPage:
         self._state = parts.add_markup(SafeHtml())
         self._about = parts.add_markup(SafeHtml())
         self._change = parts.add_markup(SafeHtml())
-        with ui.element("div").props("id=day tabindex=-1") as self._day_box:
+        with ui.element("div").classes("below").props("id=day tabindex=-1") as self._day_box:
             pass
         parts.add_heading("Measurements")
         self._zoom = parts.Panel("row")

@@ -1,7 +1,7 @@
 """Markup of a watch: its state, the chart of each measurement, its days and alerts. Views in, markup out."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import NamedTuple
 
@@ -303,20 +303,17 @@ LEGEND: Sequence[tuple[str, str, str]] = (
 )
 
 
-def render_legend() -> SafeHtml:
-    """Return what the shapes of the charts mean."""
-    items = [
-        tag("li", tag("svg", _draw_sample(kind, class_), viewBox="0 0 28 14", aria_hidden="true"), words)
-        for kind, words, class_ in LEGEND
+def render_legend(shown: Collection[str] | None = None) -> SafeHtml:
+    """Return what the shapes of the charts mean: all of them, or those with the named meanings."""
+    drawn = [(words, _draw_sample(kind, class_)) for kind, words, class_ in LEGEND]
+    drawn.append(("limit of the tolerance", tag("path", class_="limit", d="M0 7H28")))
+    drawn.append(("missing day", tag("path", class_="missing-days", d="M14 14V4")))
+    samples = [(words, tag("svg", each, viewBox="0 0 28 14", aria_hidden="true")) for words, each in drawn]
+    samples += [
+        (f" first day of {words}", tag("b", sign, aria_hidden="true"))
+        for sign, words in (("!", "a notice"), ("✗", "an alarm"))
     ]
-    limit = tag("path", class_="limit", d="M0 7H28")
-    items.append(tag("li", tag("svg", limit, viewBox="0 0 28 14", aria_hidden="true"), "limit of the tolerance"))
-    missing = tag("path", class_="missing-days", d="M14 14V4")
-    items.append(tag("li", tag("svg", missing, viewBox="0 0 28 14", aria_hidden="true"), "missing day"))
-    items += [
-        tag("li", tag("b", sign, aria_hidden="true"), f" first day of {article}")
-        for sign, article in (("!", "a notice"), ("✗", "an alarm"))
-    ]
+    items = (tag("li", sample, words) for words, sample in samples if shown is None or words in shown)
     return tag("ul", items, class_="legend", aria_label="Legend")
 
 
@@ -428,9 +425,29 @@ def render_day(view: WatchDetailView, day: WatchDayView) -> SafeHtml:
             render_day_state(day),
             f" · {day.answered:,} of {day.planned:,} calls answered" if day.planned else None,
         ),
+        *(_render_day_alert(each, view) for each in view.alerts if each.day == day.day),
         render_table(f"Values of {day.day}", columns, rows, hide_caption=True) if rows else None,
         tag("div", *_list_run_links_of_day(day), compared, class_="row below"),
         class_="stack",
+    )
+
+
+def _render_day_alert(alert: WatchAlertView, view: WatchDetailView) -> SafeHtml:
+    """Return why an alert was raised on a day, and where its replies are compared."""
+    named = [each for each in alert.body.get("instruments", ()) if isinstance(each, Mapping)]
+    reached = [
+        f"{INSTRUMENTS[each['instrument']].title}: statistic {_format_statistic(each['statistic'])}, "
+        f"over the threshold of {each['threshold']:,.0f}"
+        for each in named
+        if each.get("instrument") in INSTRUMENTS and each.keys() >= {"statistic", "threshold"}
+    ]
+    is_current = alert.period == view.period and view.level in ("notice", "alarm")
+    return tag(
+        "div",
+        tag("p", render_untrusted_text(alert.sentence, 500)),
+        tag("p", f"{'; '.join(reached)}.".capitalize(), class_="small quiet") if reached else None,
+        tag("p", tag("a", "What changed", href="#change")) if is_current else None,
+        class_="warn trouble" if alert.level == "alarm" else "warn",
     )
 
 
@@ -471,7 +488,7 @@ def _render_alerts(view: WatchDetailView) -> SafeHtml | None:
     rows = (
         (
             render_with_sign(*_choose_alert_sign(each.level)),
-            render_link(make_watch_url(view, day=each.day) + "#day", each.day),
+            tag("span", render_link(make_watch_url(view, day=each.day) + "#day", each.day), class_="number"),
             render_untrusted_text(each.sentence, 500),
             render_time(each.created_at),
             _render_delivery(each, view),
