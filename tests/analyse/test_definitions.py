@@ -15,11 +15,12 @@ from statsmodels.stats.inter_rater import cohens_kappa  # type: ignore[import-un
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-untyped]
 
-from pramana.analyse.border_prompts import entropy_bits
+from pramana.analyse.border_prompts import ASSUMED_DAILY_CALLS, entropy_bits, expected_shift
 from pramana.analyse.calibration import (
     POSTERIOR_TAIL_FACTOR,
     Stratum,
     correct_rate_of_strata,
+    estimate_accuracy_of_strata,
     measure_agreement_of_strata,
 )
 from pramana.analyse.changes import CaseMeasurements, measure_changes
@@ -37,6 +38,7 @@ from pramana.analyse.drift import (
 from pramana.analyse.endpoints import Answered, CallPair, make_endpoint_test
 from pramana.analyse.instruments import INSTRUMENTS, REFERENCE_DAYS, DayFeatures, MeasuredDay, PromptDay, score_days
 from pramana.analyse.intervals import find_smallest, median_p_value, normal_quantile
+from pramana.analyse.judge_report import estimate_accuracy
 from pramana.analyse.mean_bounds import case_mean_interval, count_cases_to_exclude_loss
 from pramana.analyse.own_endpoint import report_endpoint
 from pramana.analyse.pairing import Pair
@@ -532,3 +534,38 @@ def test_the_odds_of_two_endpoints_are_the_mean_of_the_stakes() -> None:
         if evidence.values:
             lengths = [[len(one.replies[side].text) for one in pairs if one.replies[side]] for side in (0, 1)]  # type: ignore[union-attr]
             assert evidence.values == pytest.approx([np.mean(side) for side in lengths])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_accuracy_of_a_judge_weighs_each_label_with_the_replies_that_it_stands_for(seed: int) -> None:
+    draw = random.Random(seed)
+    strata = [
+        Stratum(
+            judge_passed=verdict,
+            reply_count=draw.randint(60, 900),
+            yes_labels=draw.randint(1, 30),
+            no_labels=draw.randint(10, 30),
+        )
+        for verdict in (True, False)
+        for _ in range(2)
+    ]
+    weights, agreements = list[float](), list[bool]()
+    for each in strata:
+        labels = [True] * each.yes_labels + [False] * each.no_labels
+        weights += [each.reply_count / len(labels)] * len(labels)
+        agreements += [label == each.judge_passed for label in labels]
+    expected = np.average(agreements, weights=weights)
+    assert estimate_accuracy(strata) == estimate_accuracy_of_strata(strata) == pytest.approx(expected)
+    assert estimate_accuracy_of_strata([each for each in strata if each.judge_passed]) is not None
+    unlabelled = Stratum(judge_passed=False, reply_count=100)
+    assert estimate_accuracy_of_strata([strata[0], unlabelled]) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_expected_shift_of_answers_matches_numpy(seed: int) -> None:
+    counts = np.random.default_rng(seed).integers(1, 40, 6)
+    shares = counts / counts.sum()
+    variances = shares * (1 - shares)
+    noise = np.sqrt(variances / ASSUMED_DAILY_CALLS)
+    expected = (np.hypot(noise, variances / 2) - noise).sum()
+    assert expected_shift(Counter({str(at): int(each) for at, each in enumerate(counts)})) == pytest.approx(expected)

@@ -63,6 +63,55 @@ ORACLES: dict[str, Oracle] = {
         ),
         ("scipy", _M, "the_beta_tail_matches_scipy", "mean_bounds:beta_tail"),
         ("statsmodels", _D, "the_interval_of_a_rate_of_cases_matches_statsmodels", "rates:Rate.interval"),
+        (
+            "definition",
+            "spread",
+            "the_bound_of_a_percentile_is_the_first_order_statistic_that_is_high_enough_in_95_of_100_samples",
+            "intervals:bound_percentile",
+        ),
+        (
+            "statsmodels",
+            "joint_comparison",
+            "the_levels_reject_what_statsmodels_rejects_by_holm",
+            "joint_comparison:find_holm_levels",
+        ),
+        (
+            "statsmodels",
+            "joint_comparison",
+            "pairs_are_comparisons_of_two_sides_with_p_values_adjusted_as_statsmodels_does",
+            "joint_comparison:compare_pairs",
+        ),
+        (
+            "statsmodels",
+            "position_bias",
+            "counts_tests_and_intervals_agree_with_scipy_and_statsmodels",
+            "position_bias:measure_position_bias position_bias:VerdictChanges.interval",
+        ),
+        (
+            "statsmodels",
+            "watch_family",
+            "adjusted_p_values_equal_those_of_statsmodels",
+            "watch_family:adjust_for_false_discoveries",
+        ),
+        (
+            "simulation",
+            "watch_family",
+            "p_values_of_unchanged_watches_are_no_smaller_than_chance",
+            "watch_family:bound_p_value",
+        ),
+        (
+            "definition",
+            _D,
+            "the_accuracy_of_a_judge_weighs_each_label_with_the_replies_that_it_stands_for",
+            "calibration:estimate_accuracy_of_strata judge_report:estimate_accuracy",
+        ),
+        ("numpy", _D, "the_expected_shift_of_answers_matches_numpy", "border_prompts:expected_shift"),
+        (
+            "definition",
+            "watch",
+            "a_shift_of_logprobs_is_the_least_that_both_lists_allow",
+            "instruments:measure_logprob_shift",
+        ),
         # ── Power and sizes ──
         ("enumeration", _I, "required_cases_have_the_stated_power", "intervals:cases_needed"),
         ("scipy", _I, "the_power_of_mcnemars_test_matches_enumeration", "intervals:mcnemar_power"),
@@ -180,7 +229,7 @@ ORACLES: dict[str, Oracle] = {
             "numpy",
             _D,
             "the_odds_of_two_endpoints_are_the_mean_of_the_stakes",
-            "same:PairedTest.e_value endpoints:EndpointTest.odds endpoints:EndpointTest.find",
+            "same:PairedTest.e_value endpoints:EndpointTest.odds endpoints:EndpointTest.make_finding",
         ),
         (
             "enumeration",
@@ -332,13 +381,15 @@ NOT_STATISTICS: dict[str, str] = {
             "calibration:LabelCounts.total calibration:count_labels calibration:count_missing_labels "
             "calibration:count_labels_to_draw endpoints:EndpointTest.pairs judges:JudgeTally.count_verdicts "
             "rates:Rate.scored_count rates:Rate.undecided_count rates:Rate.total rates:make_rate rates:make_model_rates "
-            "replies:compare_replies voice:VoiceTax.causes summary:Summary.breakdown",
+            "replies:compare_replies voice:VoiceTax.causes summary:Summary.breakdown "
+            "position_bias:VerdictChanges.changed_count",
         ),
         (
             "sorts, pairs or reads stored data, without arithmetic",
             "calibration:LabelCounts.as_strata changes:merge_repeats features:make_features features:make_border_days "
+            "features:make_logprob_days "
             "instruments:DayFeatures.case_prompts instruments:Instrument.choose_prompts judge_report:combine_labels "
-            "judge_report:make_strata judge_report:group_by_source labelling:split_task_name labelling:list_verdicts "
+            "judge_report:pool_strata judge_report:make_strata judge_report:group_by_source labelling:split_task_name labelling:list_verdicts "
             "labelling:draw_replies pairing:pair_answers public_watch:make_contributor_days "
             "replies:iterate_answers_with_verdict scores:read_rubric_ratings voice:read_measured_lines "
             "voice:list_latency_observations voice:make_modality_result voice:read_recognition_errors "
@@ -347,9 +398,15 @@ NOT_STATISTICS: dict[str, str] = {
         ("parses what a user typed", "changes:parse_limit"),
         (
             "an exit code, decided by an interval that is in the table",
-            "changes:decide_slowdown comparison:Comparison.exit_code endpoints:EndpointFinding.exit_code gate:decide_exit",
+            "changes:decide_slowdown comparison:Comparison.exit_code endpoints:EndpointFinding.exit_code gate:decide_exit "
+            "gate:choose_worst_exit_code joint_comparison:decide_exit_code",
         ),
         ("a constant", "instruments:Instrument.reference_days"),
+        ("a constant share, times a number of watches", "watch_family:expect_false_notices"),
+        (
+            "names the side that a difference with an adjusted p-value favours",
+            "joint_comparison:PairComparison.winner joint_comparison:PairComparison.loser",
+        ),
         (
             "adds up calls, tokens and prices before a run",
             "estimate:estimate_tokens estimate:Estimate.calls estimate:Estimate.input_tokens "
