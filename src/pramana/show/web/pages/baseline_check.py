@@ -30,7 +30,7 @@ class BaselinePanel:
                 self._field = parts.add_text_field("Baseline", self._named, hint=_HINT).props("maxlength=200")
                 self._field.on("keydown.enter", parts.notify_on_error(self._check))
                 parts.add_button("Check", self._check)
-            self._verdict = parts.add_markup(SafeHtml()).props("role=status")
+            self._verdict = parts.add_markup(SafeHtml()).props("aria-live=polite")
 
     async def refresh(self, run: RunDetailView) -> None:
         """Show the box once the run has ended, with the verdict if the address names a baseline."""
