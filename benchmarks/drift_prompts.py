@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.same_embedded import Condition, open_engine
-from pramana.analyse.border_prompts import make_border_cases, rank_by_expected_shift
+from pramana.analyse.border_prompts import make_border_cases, rank_by_expected_shift_above_noise
 from pramana.analyse.drift import ALARM, BASELINE_DAYS, MONTH_DAYS, NOTICE, iterate_change_statistics
 from pramana.analyse.instruments import (
     BORDER_VARIANT,
@@ -42,8 +42,8 @@ from pramana.analyse.instruments import (
 from pramana.border_search import find_border_prompts
 from pramana.day_runs import (
     DAILY_ANSWER_CALLS,
-    FIXED_ANSWERS,
-    LOGPROB_PROMPTS,
+    FIXED_ANSWERS_PER_PROMPT,
+    LOGPROB_PROMPT_COUNT,
     MAX_PINNED_PROMPTS,
     SEARCH_CALLS,
 )
@@ -148,7 +148,9 @@ def search_prompts(rng: np.random.Generator, shares: Shares) -> list[str]:
         names, chances = zip(*shares[case.id].items(), strict=True)
         return Reply(names[rng.choice(len(names), p=np.array(chances) / sum(chances))] or "-")
 
-    search = find_border_prompts([send], SEARCH_CALLS, {}, max_prompts=MAX_PINNED_PROMPTS, rank=rank_by_expected_shift)
+    search = find_border_prompts(
+        [send], SEARCH_CALLS, {}, max_prompts=MAX_PINNED_PROMPTS, rank=rank_by_expected_shift_above_noise
+    )
     found = asyncio.run(search)
     return [each.id for each in found.cases]
 
@@ -160,7 +162,7 @@ def simulate_logprobs(rng: np.random.Generator, before: Logprobs, after: Logprob
     for day in range(unchanged + MONTH_DAYS):
         listed = before if day < unchanged else after
         prompts = []
-        for prompt in list(listed)[:LOGPROB_PROMPTS]:
+        for prompt in list(listed)[:LOGPROB_PROMPT_COUNT]:
             near = list(listed[prompt].items())[: 3 * TOP_TOKENS]
             noisy = {token: value + noise * rng.standard_normal() for token, value in near}
             top = dict(sorted(noisy.items(), key=lambda each: -each[1])[:TOP_TOKENS])
@@ -194,7 +196,9 @@ def report_answers(usual: Logprobs, changed: Mapping[str, Logprobs], months: int
         after |= {name: make_shares(each, scale) for name, each in changed.items()}
         for name, shares in after.items():
             rng = np.random.default_rng(7)
-            fixed = [simulate_answers(rng, before, shares, list(before), FIXED_ANSWERS) for _ in range(months)]
+            fixed = [
+                simulate_answers(rng, before, shares, list(before), FIXED_ANSWERS_PER_PROMPT) for _ in range(months)
+            ]
             searched = []
             for _ in range(months):
                 prompts = search_prompts(rng, before)
@@ -232,7 +236,7 @@ def measure_mean_shift(before: Logprobs, now: Logprobs) -> float:
     """Return the score of a day without noise."""
     return fmean(
         measure_logprob_shift([keep_top(before[prompt])], keep_top(now[prompt]))
-        for prompt in list(before)[:LOGPROB_PROMPTS]
+        for prompt in list(before)[:LOGPROB_PROMPT_COUNT]
     )
 
 

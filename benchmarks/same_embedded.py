@@ -30,7 +30,7 @@ import numpy as np
 
 from pramana.analyse.border_prompts import read_answer
 from pramana.analyse.endpoints import Answered, CallPair, EndpointTest
-from pramana.border_search import PROMPT_COUNT_WITH_LOGPROBS, find_border_prompts
+from pramana.border_search import PROMPT_COUNT_IF_LOGPROBS_OFFERED, find_border_prompts
 from pramana.embedded import language, weights
 from pramana.load import cases_of
 from pramana.model import Case, Reply, Turn
@@ -247,7 +247,7 @@ def make_rows(title: str, base: Replies, changed: Replies, prompts: Sequence[str
         ("answers, same seed", True, False),
         ("with logprobs", True, True),
     ):
-        chosen = prompts[:PROMPT_COUNT_WITH_LOGPROBS] if with_logprobs else prompts
+        chosen = prompts[:PROMPT_COUNT_IF_LOGPROBS_OFFERED] if with_logprobs else prompts
         ends = [
             count_tokens_until_seen(
                 Random(f"{title} {at}"), base, changed, chosen, same_seed=same_seed, with_logprobs=with_logprobs

@@ -12,13 +12,13 @@ import pytest
 from sqlalchemy import update
 
 from pramana import settings
-from pramana.analyse.border_prompts import rank_by_expected_shift
+from pramana.analyse.border_prompts import rank_by_expected_shift_above_noise
 from pramana.analyse.instruments import DayFeatures, PromptDay
 from pramana.app.watches import read_watch, start_watch
 from pramana.border_search import choose_border_prompts, find_border_prompts
 from pramana.day_runs import (
     DAILY_ANSWER_CALLS,
-    LOGPROB_PROMPTS,
+    LOGPROB_PROMPT_COUNT,
     MAX_PINNED_PROMPTS,
     SEARCH_CALLS,
     find_pinned_prompts,
@@ -185,7 +185,7 @@ def test_a_period_that_began_with_the_fixed_set_keeps_it(store: Store, days: Day
     set_basis(bench, lambda basis: {name: each for name, each in basis.items() if "border" not in name})
     pinned = find_pinned_prompts(store, bench.watch, "2026-03-02")
     assert pinned is not None
-    assert (len(pinned.cases), pinned.repeats, pinned.answer_length) == (24, 8, 16)
+    assert (len(pinned.cases), pinned.repeats, pinned.max_answer_tokens) == (24, 8, 16)
     bench.model.calls = 0
     assert bench.measure(1).day.period == 1
     assert bench.model.calls == CASES + 24 * 8
@@ -264,11 +264,13 @@ def test_stored_results_choose_the_prompts_that_the_search_found() -> None:
             results.append(Result(key, case.id, reply, None, (), None, None))  # noqa: B023
             return reply
 
-        found = asyncio.run(find_border_prompts([send], 150, {}, max_prompts=4, rank=rank_by_expected_shift))
+        found = asyncio.run(
+            find_border_prompts([send], 150, {}, max_prompts=4, rank=rank_by_expected_shift_above_noise)
+        )
         chosen = choose_border_prompts(results, 4)
         assert chosen is not None
-        assert (chosen.cases, chosen.calls) == (found.cases, found.calls)
-        assert not found.cases or chosen.answer_length == found.parameters["max_tokens"]
+        assert (chosen.cases, chosen.search_calls) == (found.cases, found.calls)
+        assert not found.cases or chosen.max_answer_tokens == found.parameters["max_tokens"]
     assert choose_border_prompts([], 4) is None
 
 
@@ -298,7 +300,11 @@ def test_calls_and_cost_of_each_instrument_are_estimated_and_then_measured(
     view = start_watch(store, WatchRequest(run=run, instruments=("pass_rate", "answers", "logprobs")))
     cases, answers, tokens = view.calls
     assert (cases.title, cases.instruments) == ("test cases", ("pass_rate_down", "pass_rate_up"))
-    assert (answers.calls, answers.first_day_calls, tokens.calls) == (DAILY_ANSWER_CALLS, SEARCH_CALLS, LOGPROB_PROMPTS)
+    assert (answers.calls, answers.first_day_calls, tokens.calls) == (
+        DAILY_ANSWER_CALLS,
+        SEARCH_CALLS,
+        LOGPROB_PROMPT_COUNT,
+    )
     for each in (cases.cost_usd, answers.cost_usd, answers.first_day_cost_usd, tokens.cost_usd):
         assert each is not None
         assert 0 < each < 0.05
@@ -372,7 +378,7 @@ def test_shifted_logprobs_lead_to_an_alarm_for_eight_calls_a_day(bench: Bench) -
         bench.model.shift = 0.2 if number >= 27 else 0.0  # type: ignore[attr-defined]
         bench.measure(number)
         levels.append(bench.view.level)
-    assert bench.model.calls == 35 * (CASES + LOGPROB_PROMPTS)
+    assert bench.model.calls == 35 * (CASES + LOGPROB_PROMPT_COUNT)
     assert set(levels[21:27]) == {"quiet"}
     assert levels[-1] == "alarm"
     (finding,) = [each for each in bench.view.findings if each.name == "logprobs"]
@@ -384,9 +390,9 @@ def test_shifted_logprobs_lead_to_an_alarm_for_eight_calls_a_day(bench: Bench) -
 def test_logprobs_are_requested_once_of_an_endpoint_that_sends_none(bench: Bench) -> None:
     bench.model.has_logprobs = False  # type: ignore[attr-defined]
     bench.measure(0)
-    assert bench.model.calls == CASES + LOGPROB_PROMPTS
+    assert bench.model.calls == CASES + LOGPROB_PROMPT_COUNT
     bench.measure(1)
-    assert bench.model.calls == 2 * CASES + LOGPROB_PROMPTS
+    assert bench.model.calls == 2 * CASES + LOGPROB_PROMPT_COUNT
     (finding,) = [each for each in bench.view.findings if each.name == "logprobs"]
     assert finding.note == "The endpoint sent no logprobs. The watch goes on without this instrument."
 
@@ -401,7 +407,7 @@ def test_a_request_for_logprobs_has_the_parameters_of_its_provider(store: Store)
             return [each.body for each in server.requests]
 
     asked = [each for each in asyncio.run(go()) if each.get("logprobs")]
-    assert len(asked) == LOGPROB_PROMPTS
+    assert len(asked) == LOGPROB_PROMPT_COUNT
     assert {(each["top_logprobs"], each["temperature"], each.get("max_tokens", 1)) for each in asked} == {(5, 1.0, 1)}
     (watch,) = store.watches.list_all()
     assert [each.name for each in read_watch(store, watch).findings if each.note] == ["logprobs"]

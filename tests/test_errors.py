@@ -19,7 +19,7 @@ from pramana.errors import (
     UnknownModel,
     describe_value,
     fold_repeats,
-    set_field,
+    set_field_path_if_missing,
 )
 from pramana.request import RunRequest, Selection
 from pramana.show.api.envelope import API_HINTS
@@ -130,8 +130,8 @@ def test_a_value_is_described_whatever_it_is() -> None:
 
 def test_an_error_names_the_field_that_is_wrong_unless_it_names_its_places() -> None:
     error = NotFound("there is no model x", hint=Hint("start_run"))
-    set_field(error, "models[1]")
-    set_field(error, "another")
+    set_field_path_if_missing(error, "models[1]")
+    set_field_path_if_missing(error, "another")
     assert error.problems == (Problem("there is no model x", "models[1]"),)
     with pytest.raises(InvalidInput) as refused:
         WatchRequest(run=RunRequest(models=("fake",)), delivery=AlertDestination(secret="s")).check()  # noqa: S106 - signs nothing

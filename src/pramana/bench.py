@@ -514,7 +514,7 @@ async def add_scoring_to_run(
             async for judged in stream_results([pool], stop):
                 for add, some in (
                     (scoring.add, [each for each in judged if each.key not in failed]),
-                    (scoring.add_undecided, [each for each in judged if each.key in failed]),
+                    (scoring.add_checks_without_verdict, [each for each in judged if each.key in failed]),
                 ):
                     if some:
                         await asyncio.to_thread(add, [(each.key, each.checks) for each in some])

@@ -22,7 +22,7 @@ from pramana.analyse.border_prompts import (
     MAX_BORDER_PROMPTS,
     make_border_cases,
     rank_by_entropy,
-    rank_by_expected_shift,
+    rank_by_expected_shift_above_noise,
     read_answer,
 )
 from pramana.errors import PramanaError, ProviderError, Stopped
@@ -53,7 +53,7 @@ MAX_ANSWER_TOKENS_TO_TRY = (1, 16)
 ANSWERS_BEFORE_CHOICE = 4
 """Answers to each candidate before those whose answers vary most are sent further calls."""
 MAX_CONCURRENT_CALLS = 4
-PROMPT_COUNT_WITH_LOGPROBS = 4
+PROMPT_COUNT_IF_LOGPROBS_OFFERED = 4
 """Where logprobs are offered, as many prompts are kept, even if their answers do not vary: a few prompts, each sent
 often, show a shift of logprobs soonest."""
 SendCandidate = Callable[[Case, int, Mapping[str, Any]], Awaitable[Reply | None]]
@@ -119,7 +119,9 @@ async def find_border_prompts(
     ranked = rank(search.answers)[:max_prompts]
     varying_count, has_logprobs = len(ranked), search.has_logprobs
     if has_logprobs:
-        ranked = [*ranked, *(each.id for each in candidates if each.id not in ranked)][:PROMPT_COUNT_WITH_LOGPROBS]
+        ranked = [*ranked, *(each.id for each in candidates if each.id not in ranked)][
+            :PROMPT_COUNT_IF_LOGPROBS_OFFERED
+        ]
     by_id = {each.id: each for each in candidates}
     return BorderSearch(
         tuple(by_id[each] for each in ranked), search.parameters, search.calls, has_logprobs, varying_count
@@ -241,7 +243,7 @@ class _StoredSearch:
                 self.plan.parameters,
                 max_prompts=self.search.max_prompts,
                 seed=self.search.seed,
-                rank=rank_by_expected_shift,
+                rank=rank_by_expected_shift_above_noise,
             )
         except Stopped:
             pass
@@ -291,9 +293,8 @@ class FoundPrompts(Struct, frozen=True):
 
     cases: tuple[Case, ...]
     """The border prompts, those first that would show a small change best; empty if there are none."""
-    answer_length: int
-    """The most output tokens of an answer."""
-    calls: int
+    max_answer_tokens: int
+    search_calls: int
 
 
 def choose_border_prompts(results: Iterable[Result], max_prompts: int) -> FoundPrompts | None:
@@ -316,7 +317,7 @@ def choose_border_prompts(results: Iterable[Result], max_prompts: int) -> FoundP
         return FoundPrompts((), MAX_ANSWER_TOKENS_TO_TRY[-1], calls)
     for number in range(attempt):
         tried.pop(number, None)
-    ranked = rank_by_expected_shift({digest: Counter(found.values()) for digest, found in answers.items()})
+    ranked = rank_by_expected_shift_above_noise({digest: Counter(found.values()) for digest, found in answers.items()})
     return FoundPrompts(
         tuple(candidates[each] for each in ranked[:max_prompts]), MAX_ANSWER_TOKENS_TO_TRY[attempt], calls
     )

@@ -32,16 +32,16 @@ SEARCH_CALLS = DAILY_ANSWER_CALLS = 192
 """The most calls of the search for border prompts, and the most calls of a day with those that it found."""
 MAX_PINNED_PROMPTS = 4
 """Few prompts, each sent often: with more, the total variation of a day is mostly the noise of few calls."""
-LOGPROB_PROMPTS = 8
+LOGPROB_PROMPT_COUNT = 8
 """Prompts whose first token's logprobs are read, with one call a day each."""
 SIDE_PURPOSES: Sequence[RunPurpose] = ("search", "answers", "logprobs")
 """The runs beside that of the cases, in the order in which they are sent."""
-FIXED_ANSWERS, FIXED_ANSWER_LENGTH = 8, 16
-"""Calls with each of the 24 candidates, and output tokens of an answer, in periods that began before there was a
-search: they go on as they began."""
+FIXED_ANSWERS_PER_PROMPT, FIXED_MAX_ANSWER_TOKENS = 8, 16
+"""Daily calls with each of the 24 candidates, and the most output tokens of an answer, in periods that began before
+there was a search: they go on as they began."""
 _FIXED_SET_MARK = f'"variant":"{BORDER_VARIANT}"'
 """In the stored features of a day that sent border prompts; with a search, the basis has them too."""
-_SEED = 1
+_SEARCH_SEED = 1
 
 
 class RunDesign(Struct, frozen=True):
@@ -58,7 +58,7 @@ class PinnedPrompts(Struct, frozen=True):
 
     cases: tuple[Case, ...]
     """Empty if the search found none."""
-    answer_length: int
+    max_answer_tokens: int
     repeats: int
     search_calls: int = 0
     """The calls of the search, known until its prompts were sent, and for good where it found none."""
@@ -71,7 +71,7 @@ class PinnedPrompts(Struct, frozen=True):
         """Return what the basis of a period keeps."""
         return {
             "prompts": [{"id": each.id, "text": each.turns[0].text} for each in self.cases],
-            "answer_length": self.answer_length,
+            "answer_length": self.max_answer_tokens,
             "calls": self.search_calls,
             "day": self.search_day,
         }
@@ -83,16 +83,20 @@ def read_pinned_prompts(basis: Mapping[str, Any] | None) -> PinnedPrompts | None
     if stated is None:
         return None
     cases = tuple(make_border_case(each["id"], each["text"]) for each in stated["prompts"])
-    return _pin(cases, stated["answer_length"], stated["calls"], stated["day"])
+    return _make_pinned_prompts(cases, stated["answer_length"], stated["calls"], stated["day"])
 
 
-def make_longest_answers() -> PinnedPrompts:
-    """Return as many border prompts as a period can have, for an estimate of a day."""
-    return _pin(make_border_cases()[:MAX_PINNED_PROMPTS], MAX_ANSWER_TOKENS_TO_TRY[-1], SEARCH_CALLS, None)
+def make_costliest_prompts() -> PinnedPrompts:
+    """Return as many border prompts as a period can have, with the longest answers, to estimate the cost of a day."""
+    return _make_pinned_prompts(
+        make_border_cases()[:MAX_PINNED_PROMPTS], MAX_ANSWER_TOKENS_TO_TRY[-1], SEARCH_CALLS, None
+    )
 
 
-def _pin(cases: tuple[Case, ...], answer_length: int, calls: int, day: str | None) -> PinnedPrompts:
-    return PinnedPrompts(cases, answer_length, DAILY_ANSWER_CALLS // max(1, len(cases)), calls, day)
+def _make_pinned_prompts(
+    cases: tuple[Case, ...], max_answer_tokens: int, search_calls: int, search_day: str | None
+) -> PinnedPrompts:
+    return PinnedPrompts(cases, max_answer_tokens, DAILY_ANSWER_CALLS // max(1, len(cases)), search_calls, search_day)
 
 
 # ── Requests ──
@@ -106,13 +110,13 @@ def make_day_request(watch: Watch, day: str) -> RunRequest:
 
 def design_search(request: RunRequest) -> RunDesign:
     """Return the run that searches border prompts."""
-    search = PromptSearch(_SEED, SEARCH_CALLS, MAX_PINNED_PROMPTS)
+    search = PromptSearch(_SEARCH_SEED, SEARCH_CALLS, MAX_PINNED_PROMPTS)
     return RunDesign(_make_prompt_request(request), make_border_cases(), search)
 
 
 def design_answers(request: RunRequest, pinned: PinnedPrompts) -> RunDesign:
     """Return the run of a day's border prompts: sampled, so that their answers have a distribution."""
-    asked = _make_prompt_request(request, max_tokens=pinned.answer_length, repeats=pinned.repeats)
+    asked = _make_prompt_request(request, max_tokens=pinned.max_answer_tokens, repeats=pinned.repeats)
     return RunDesign(asked, pinned.cases)
 
 
@@ -123,7 +127,7 @@ def design_logprobs(request: RunRequest, provider: str) -> RunDesign:
         max_tokens=16 if provider == "openai-responses" else 1,  # this format takes no fewer
         parameters=dict(logprob_parameters(provider)),
     )
-    return RunDesign(asked, make_border_cases()[:LOGPROB_PROMPTS])
+    return RunDesign(asked, make_border_cases()[:LOGPROB_PROMPT_COUNT])
 
 
 def _make_prompt_request(request: RunRequest, **given: Any) -> RunRequest:
@@ -177,9 +181,9 @@ def find_pinned_prompts(store: Store, watch: Watch, day: str) -> PinnedPrompts |
         return known
     days = {each.day: each for each in store.watches.list_days(watch, period)}
     if "border_prompts" in basis or any(_FIXED_SET_MARK in (each.features_json or "") for each in days.values()):
-        return PinnedPrompts(make_border_cases(), FIXED_ANSWER_LENGTH, FIXED_ANSWERS, is_fixed_set=True)
+        return PinnedPrompts(make_border_cases(), FIXED_MAX_ANSWER_TOKENS, FIXED_ANSWERS_PER_PROMPT, is_fixed_set=True)
     if sent := find_day_run(store, watch, day, "answers"):  # what this day has sent, whatever became of its search
-        return _pin(tuple(store.cases.iterate(sent)), sent.plan.parameters["max_tokens"], 0, None)
+        return _make_pinned_prompts(tuple(store.cases.iterate(sent)), sent.plan.parameters["max_tokens"], 0, None)
     for linked in reversed(store.watches.list_runs(watch)):
         if linked.purpose != "search" or linked.day not in days:
             continue
@@ -187,7 +191,7 @@ def find_pinned_prompts(store: Store, watch: Watch, day: str) -> PinnedPrompts |
         if run.status == "finished" and run.plan.search is not None:
             results = (each for _, each in store.results.iterate(run, scoring=0, with_raw=False))
             if found := choose_border_prompts(results, run.plan.search.max_prompts):
-                return _pin(found.cases, found.answer_length, found.calls, linked.day)
+                return _make_pinned_prompts(found.cases, found.max_answer_tokens, found.search_calls, linked.day)
     return None
 
 
@@ -205,7 +209,7 @@ class SideFeatures(Struct, frozen=True):
     """What the runs beside that of the cases add to a day."""
 
     prompts: tuple[PromptDay, ...] = ()
-    basis: Mapping[str, Any] = {}
+    basis_additions: Mapping[str, Any] = {}
     """What they add to the basis of the period."""
 
 

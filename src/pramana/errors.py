@@ -196,7 +196,7 @@ class PramanaError(Exception):
         return self.explain(self.hints)
 
 
-def set_field(error: PramanaError, path: str) -> None:
+def set_field_path_if_missing(error: PramanaError, path: str) -> None:
     """Say which field of a request an error is about, unless the error names its places."""
     error.problems = error.problems or (Problem(str(error.args[0]), path),)
 

@@ -31,7 +31,7 @@ from pramana.errors import (
     Problem,
     escape_control_characters,
     quote_text,
-    set_field,
+    set_field_path_if_missing,
     suggest_similar,
 )
 from pramana.hash import hash_case
@@ -430,7 +430,7 @@ def _resolve_tested_model(name: str, place: int, reach: ProviderAccess) -> Targe
     try:
         return _attach_agent_description(resolve_model(name, reach))
     except PramanaError as error:
-        set_field(error, f"models[{place}]")
+        set_field_path_if_missing(error, f"models[{place}]")
         raise
 
 

@@ -42,7 +42,7 @@ from pramana.store.store import Store
 from pramana.store.watches import EndedDay, NewAlert, RunPurpose, Watch, WatchDay, WatchPeriod, find_today
 
 BUDGET_REASON = "the budget of the day was used up"
-UNKNOWN_COST = (
+UNKNOWN_COST_ADVICE = (
     "the cost of a reply is unknown, and the day has a budget; set the price of the model, or let the function state "
     "the cost"
 )
@@ -199,7 +199,7 @@ def _find_or_create_run(
         return run, False
     design = design_day_run(store, watch, day, purpose, reach)
     if design is None:
-        raise StateConflict(f"{day} of watch {watch.shown_name} has no run of its {purpose}")
+        raise StateConflict(f"watch {watch.shown_name} has no {purpose} run on {day}")
     hook = store.watches.make_claim(watch, day, purpose, random.SystemRandom().uniform(-0.5, 0.5))
     run = create_run(
         store,
@@ -249,7 +249,7 @@ def _end_day(store: Store, watch: Watch, day: WatchDay, run: Run | None) -> Watc
         reason = f"{answered:,} of {planned:,} calls were answered, fewer than 80 %{_explain_end(run)}"
         missing = EndedDay(status="missing", reason=reason, features_json=encoded, **counts)
         return store.watches.end_day(watch, day.day, missing)
-    basis = {**make_period_basis(run.plan, cases, results), **beside.basis}
+    basis = {**make_period_basis(run.plan, cases, results), **beside.basis_additions}
     for attempt in range(_MAX_DECISION_ATTEMPTS):
         period = next(each for each in store.watches.list_periods(watch) if each.number == day.period)
         reason_for_period = explain_new_period(period.basis, basis)
@@ -282,7 +282,7 @@ def read_run_features(store: Store, run: Run) -> DayFeatures:
 
 def _explain_end(run: Run) -> str:
     if run.notes.get("reached_limit") == "max_cost_usd":
-        return f": {UNKNOWN_COST if UNKNOWN_COST_REASON in (run.reason or '') else BUDGET_REASON}"
+        return f": {UNKNOWN_COST_ADVICE if UNKNOWN_COST_REASON in (run.reason or '') else BUDGET_REASON}"
     return f": {run.reason}" if run.reason else ""
 
 

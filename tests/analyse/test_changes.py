@@ -48,7 +48,7 @@ def make_side(*seconds: float | None, **more: Any) -> dict[str, CaseMeasurements
 def find_change(
     base: dict[str, CaseMeasurements], new: dict[str, CaseMeasurements], what: str = "voice to voice"
 ) -> Change:
-    (found,) = (each for each in measure_changes(base, new) if each.what == what)
+    (found,) = (each for each in measure_changes(base, new) if each.measure == what)
     return found
 
 
@@ -168,7 +168,7 @@ def test_typed_replies_are_compared_by_their_own_times_and_never_with_calls() ->
     for case in range(6):
         typed[str(case)] = CaseMeasurements()
         typed[str(case)].add_written_times(0.2, 0.05)
-    assert [each.what for each in measure_changes(typed, typed)] == ["total time", "time to first token"]
+    assert [each.measure for each in measure_changes(typed, typed)] == ["total time", "time to first token"]
     assert measure_changes(typed, make_side(*[0.5] * 6)) == ()
 
 
@@ -262,11 +262,11 @@ def test_variants_that_are_slow_together_do_not_raise_false_alarms() -> None:
             for way in ("(voice)", "(voice+phone)", "(voice+noise=10dB)"):
                 base[f"{case} {way}"] = make_call(make_times(1.0))
                 new[f"{case} {way}"] = make_call(make_times(1.0 + slower + chance.gauss(0, 0.01)))
-        (found,) = (each for each in measure_changes(base, new) if each.what == VOICE_TO_VOICE)
+        (found,) = (each for each in measure_changes(base, new) if each.measure == VOICE_TO_VOICE)
         assert found.cases == 15
         alarms += found.p_value <= 0.05
         renamed = [{key.replace(" (", "-("): one for key, one in side.items()} for side in (base, new)]
-        (apart,) = (each for each in measure_changes(*renamed) if each.what == VOICE_TO_VOICE)
+        (apart,) = (each for each in measure_changes(*renamed) if each.measure == VOICE_TO_VOICE)
         as_cases += apart.p_value <= 0.05
     assert alarms / rounds <= 0.05 < as_cases / rounds
 

@@ -15,7 +15,7 @@ from statsmodels.stats.inter_rater import cohens_kappa  # type: ignore[import-un
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-untyped]
 
-from pramana.analyse.border_prompts import ASSUMED_DAILY_CALLS, entropy_bits, expected_shift
+from pramana.analyse.border_prompts import ASSUMED_DAILY_CALLS_PER_PROMPT, entropy_bits, expected_shift_above_noise
 from pramana.analyse.calibration import (
     POSTERIOR_TAIL_FACTOR,
     Stratum,
@@ -247,7 +247,7 @@ def test_changes_have_the_p_values_of_the_sign_test_and_holms_correction() -> No
         new[str(case)].times["voice to voice"] = {0: [(2.0 + shift, 2.0 + shift)]}
         base[str(case)].words["misheard words"] = [(1, 10)]
         new[str(case)].words["misheard words"] = [(1 + (case < 9) - (case > 16), 10)]
-    found = {each.what: each for each in measure_changes(base, new)}
+    found = {each.measure: each for each in measure_changes(base, new)}
     above = sum(each > 0 for each in shifts)
     expected = [stats.binomtest(20 - above, 20).pvalue, stats.binomtest(3, 12).pvalue]
     assert [each.p_value for each in found.values()] == pytest.approx(expected)
@@ -478,7 +478,7 @@ def test_the_report_of_an_endpoint_is_that_of_its_days() -> None:
     assert report.pass_rate == pytest.approx(1 - rates.mean())
     assert report.flip_share == pytest.approx(2 * (rates * (1 - rates)).mean())
     assert report.call_standard_deviation == pytest.approx(math.sqrt((rates * (1 - rates)).sum()) / PROMPTS)
-    model = fit_model(report.pass_rate, report.flip_share, report.day_spread)
+    model = fit_model(report.pass_rate, report.flip_share, report.day_sd_logits)
     expected = simulate_watch_delay(model, PROMPTS, 1, 0.2, instruments=2)
     forecast = next(each for each in report.delays if each.change == 0.2)
     assert (forecast.notice_days, forecast.alarm_days) == (expected.notice.median_days, expected.alarm.median_days)
@@ -566,6 +566,8 @@ def test_the_expected_shift_of_answers_matches_numpy(seed: int) -> None:
     counts = np.random.default_rng(seed).integers(1, 40, 6)
     shares = counts / counts.sum()
     variances = shares * (1 - shares)
-    noise = np.sqrt(variances / ASSUMED_DAILY_CALLS)
+    noise = np.sqrt(variances / ASSUMED_DAILY_CALLS_PER_PROMPT)
     expected = (np.hypot(noise, variances / 2) - noise).sum()
-    assert expected_shift(Counter({str(at): int(each) for at, each in enumerate(counts)})) == pytest.approx(expected)
+    assert expected_shift_above_noise(Counter({str(at): int(each) for at, each in enumerate(counts)})) == pytest.approx(
+        expected
+    )

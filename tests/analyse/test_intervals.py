@@ -53,7 +53,7 @@ def test_mcnemar_is_the_share_of_equally_extreme_coin_tosses() -> None:
 def test_mcnemar_of_many_flips_matches_integer_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = [(990, 1110), (1001, 1002), (400, 700), (0, 1500), (2500, 2700)]
     quick = [mcnemar_p_value(*table) for table in tables]
-    monkeypatch.setattr(intervals, "MAX_EXACT_FLIPS", 10_000)
+    monkeypatch.setattr(intervals, "MAX_FLIPS_SUMMED_IN_INTEGERS", 10_000)
     assert quick == [pytest.approx(mcnemar_p_value(*table), rel=1e-9) for table in tables]
 
 
@@ -81,7 +81,7 @@ def test_beyond_the_exact_limit_the_normal_approximation_is_close(monkeypatch: p
     samples = [[chance.choice((-3, -2, -1, 1, 2, 3)) for _ in range(300)] for _ in range(5)]
     samples += [[each - 1 for each in sample] for sample in samples]
     exact = [sign_flip_p_value(sample) for sample in samples]
-    monkeypatch.setattr(intervals, "MAX_EXACT_BYTES", 0)
+    monkeypatch.setattr(intervals, "MAX_BYTES_FOR_COUNTING_SIGNS", 0)
     assert exact == [pytest.approx(sign_flip_p_value(sample), abs=1e-3) for sample in samples]
 
 

@@ -74,7 +74,7 @@ def test_pairs_are_comparisons_of_two_sides_with_p_values_adjusted_as_statsmodel
     for _ in range(6):
         sides = make_random_sides(chance, (0.7, 0.55, 0.5, 0.3), 30, repeats)
         found = compare_all(*sides, reference=reference)
-        alone = [compare(sides[each.base], sides[each.new]) for each in found]
+        alone = [compare(sides[each.base_place], sides[each.new_place]) for each in found]
         _, adjusted, *_ = multipletests([each.p_value for each in alone], method="holm")
         assert [each.adjusted_p_value for each in found] == pytest.approx(list(adjusted))
         for each, one, p_value in zip(found, alone, adjusted, strict=True):
@@ -87,9 +87,9 @@ def test_pairs_are_comparisons_of_two_sides_with_p_values_adjusted_as_statsmodel
             excludes_zero = low > 0 or high < 0 or (each.winner is not None and 0 in (low, high))
             assert excludes_zero == (each.winner is not None)
         if reference is not None:
-            assert [(each.base, each.new) for each in found] == [(1, 0), (1, 2), (1, 3)]
+            assert [(each.base_place, each.new_place) for each in found] == [(1, 0), (1, 2), (1, 3)]
         else:
-            assert {frozenset((each.base, each.new)) for each in found} == set(
+            assert {frozenset((each.base_place, each.new_place)) for each in found} == set(
                 map(frozenset, combinations(range(4), 2))
             )
             assert all((each.comparison.difference or 0) >= 0 for each in found)
@@ -129,7 +129,7 @@ def test_each_interval_covers_its_difference_in_95_percent_or_more() -> None:
     chance, rates, covered, total = random.Random(3), (0.7, 0.6, 0.45, 0.3), 0, 0
     for _ in range(60):
         for each in compare_all(*make_random_sides(chance, rates, 40)):
-            difference = rates[each.new] - rates[each.base]
+            difference = rates[each.new_place] - rates[each.base_place]
             covered += each.comparison.interval.low <= difference <= each.comparison.interval.high
             total += 1
     assert covered / total >= 0.95

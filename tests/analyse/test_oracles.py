@@ -105,7 +105,7 @@ ORACLES: dict[str, Oracle] = {
             "the_accuracy_of_a_judge_weighs_each_label_with_the_replies_that_it_stands_for",
             "calibration:estimate_accuracy_of_strata judge_report:estimate_accuracy",
         ),
-        ("numpy", _D, "the_expected_shift_of_answers_matches_numpy", "border_prompts:expected_shift"),
+        ("numpy", _D, "the_expected_shift_of_answers_matches_numpy", "border_prompts:expected_shift_above_noise"),
         (
             "definition",
             "watch",

@@ -68,7 +68,7 @@ def test_replies_to_one_case_count_as_one() -> None:
         for _ in range(3)
     ]
     differences = [
-        [sum(each.by_order["answers-swapped"] - 1 for each in verdicts if each.case == f"case {case}")]
+        [sum(each.passed_by_order["answers-swapped"] - 1 for each in verdicts if each.case == f"case {case}")]
         for case in range(12)
     ]
     oracle = permutation_test(

@@ -12,7 +12,7 @@ from pramana.analyse.delays import simulate_watch_delay
 from pramana.analyse.intervals import mcnemar_p_value, sign_flip_p_value
 from pramana.analyse.mean_bounds import case_mean_interval
 from pramana.analyse.power import (
-    MAX_CASE_SPREAD,
+    MAX_CASE_SPREAD_LOGITS,
     POWER,
     AssumedModel,
     CaseDifference,
@@ -47,7 +47,7 @@ def test_a_fitted_model_has_the_given_pass_rate_and_flips(pass_rate: float, flip
 
 def test_a_share_of_flips_that_no_spread_explains_is_bounded() -> None:
     assert fit_model(0.9, 0.5).case_spread == 0.0
-    assert fit_model(0.9, 0.0).case_spread == MAX_CASE_SPREAD
+    assert fit_model(0.9, 0.0).case_spread == MAX_CASE_SPREAD_LOGITS
 
 
 def test_cases_that_flip_independently_need_what_two_independent_proportions_need() -> None:

@@ -24,7 +24,7 @@ from pramana.analyse.instruments import (
 from pramana.analyse.own_endpoint import report_endpoint
 from pramana.analyse.watch import (
     MAX_EXACT_CALLS,
-    MAX_TODAY_P_VALUE,
+    MAX_P_VALUE_OF_DAY_OUTSIDE_TOLERANCE,
     ReachedLevel,
     decide_state,
     find_instrument_findings,
@@ -302,7 +302,7 @@ def test_today_alone_is_not_the_model() -> None:
     finding = find_instrument_findings(["pass_rate_down"], days, 28)["pass_rate_down"]
     assert finding.today is not None
     assert finding.today.p_value is not None
-    assert finding.today.p_value < MAX_TODAY_P_VALUE
+    assert finding.today.p_value < MAX_P_VALUE_OF_DAY_OUTSIDE_TOLERANCE
     assert finding.level == "quiet"
 
 

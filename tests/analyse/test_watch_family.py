@@ -8,7 +8,7 @@ from statsmodels.stats.multitest import multipletests  # type: ignore[import-unt
 
 from pramana.analyse.drift import MIN_TOLERANCE, iterate_change_statistics
 from pramana.analyse.watch_family import (
-    MAX_FALSE_SHARE,
+    MAX_FALSE_DISCOVERY_RATE,
     adjust_for_false_discoveries,
     bound_p_value,
     expect_false_notices,
@@ -52,4 +52,4 @@ def test_one_changed_watch_stands_out_among_many_and_the_others_do_not() -> None
         highest = max(each.value for each in iterate_change_statistics(days, 28, MIN_TOLERANCE))
         p_values.append(bound_p_value(highest, 1, 10))
     adjusted = adjust_for_false_discoveries(p_values)
-    assert [at for at, each in enumerate(adjusted) if each <= MAX_FALSE_SHARE] == [7]
+    assert [at for at, each in enumerate(adjusted) if each <= MAX_FALSE_DISCOVERY_RATE] == [7]

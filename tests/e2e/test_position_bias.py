@@ -274,7 +274,7 @@ def test_a_judge_function_of_this_program_can_be_swapped() -> None:
         reach = ProviderAccess(passed_functions=PassedFunctions({path: judge}))
         assert asyncio.run(rejudge(store, report.run, plan, Limits(), reach=reach)) == 0
         verdicts = list_repeated_verdicts(store.rejudgements.list_of_run(report.run))
-    assert [each.by_order for each in verdicts] == [{"usual": True, "answers-swapped": False}] * 8
+    assert [each.passed_by_order for each in verdicts] == [{"usual": True, "answers-swapped": False}] * 8
     assert sum(each.endswith("NO or YES.") for each in seen) == 8
 
 
@@ -356,7 +356,7 @@ def test_a_judge_behind_an_api_gets_each_prompt_anew_although_the_run_used_the_c
                 return list_repeated_verdicts(store.rejudgements.list_of_run(report.run))
 
     verdicts = asyncio.run(measure())
-    assert [each.by_order for each in verdicts] == [{"usual": True, "answers-swapped": False}] * 8
+    assert [each.passed_by_order for each in verdicts] == [{"usual": True, "answers-swapped": False}] * 8
     assert len(seen) == 24
     assert sum("NO if the criterion is not met, YES if it is." in each for each in seen) == 8
 

@@ -197,7 +197,7 @@ def test_pairs_that_differ_in_their_cases_say_so() -> None:
 
 def test_other_cases_need_any_suite_and_other_judges_any_judge() -> None:
     runs = [store_run(make_cases(9)), store_run(make_cases(9)), store_run(make_cases(12))]
-    with pytest.raises(InvalidInput, match="may not have the same cases") as refusal:
+    with pytest.raises(InvalidInput, match="are not known to have the same cases") as refusal:
         compare_as_json(*runs)
     assert refusal.value.hint is not None
     found = compare_as_json(*runs, "--any-suite")[1]

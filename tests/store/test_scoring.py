@@ -98,7 +98,7 @@ def test_checks_without_a_verdict_hide_no_earlier_one_and_their_cost_counts(stor
     run_id, keys = start_run(store, 3, make_checks("a", 0.5, 100))
     with store.scorings.begin_rescoring(run_id, "b") as scoring:
         scoring.add([(keys[0], make_checks("b", 0.25, 10))])
-        scoring.add_undecided([(keys[1], make_unscored("b", 0.125))])
+        scoring.add_checks_without_verdict([(keys[1], make_unscored("b", 0.125))])
     first, second, third = (each.checks[0].evidence for _, each in store.results.iterate(run_id))
     assert [each["judge"] for each in (first, second, third)] == ["b", "a", "a"]
     assert second["other_scorings"] == {"cost_usd": 0.125, "tokens": 10}
@@ -117,7 +117,7 @@ def test_a_completely_failed_rescoring_is_hidden_and_its_number_not_reused(store
     run_id, keys = start_run(store, 1, make_checks("a", 0.5, 100))
     for number in (1, 2):
         with store.scorings.begin_rescoring(run_id, "b") as scoring:
-            scoring.add_undecided([(keys[0], make_unscored("b", 0.125))])
+            scoring.add_checks_without_verdict([(keys[0], make_unscored("b", 0.125))])
         assert scoring.number == number
     assert list(store.scorings.read_scoring_labels(run_id)) == [0]
     assert read_other_costs(store, run_id) == [{"cost_usd": 0.25, "tokens": 20}]
@@ -213,7 +213,7 @@ def test_a_rescoring_that_fails_leaves_the_chosen_scoring_current(store: Store) 
     add_scoring(store, run_id, "worse", [(keys[0], (make_check(Outcome.FAILED),))])
     store.scorings.make_current(run_id, 0)
     with store.scorings.begin_rescoring(run_id, "broken") as scoring:
-        scoring.add_undecided([(keys[0], (make_check(Outcome.UNSCORED),))])
+        scoring.add_checks_without_verdict([(keys[0], (make_check(Outcome.UNSCORED),))])
     assert (list_current(store, run_id), read_failures(store, run_id)) == ([0], [False])
     (kept,) = store.results.iterate_rescored(store.runs.read(run_id), scoring.number)
     assert kept.before.outcome is kept.after.outcome is Outcome.PASSED

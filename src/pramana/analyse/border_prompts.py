@@ -17,7 +17,7 @@ MAX_BORDER_PROMPTS = 10
 MIN_ENTROPY_BITS = 0.2
 """Below this, nearly every answer is the same: one in 30 differs."""
 MAX_ANSWER_CHARS = 40
-ASSUMED_DAILY_CALLS = 48
+ASSUMED_DAILY_CALLS_PER_PROMPT = 48
 """Calls a day with each border prompt of a watch."""
 CANDIDATES = (
     "Pick a number from 1 to 9. Answer with the digit only.",
@@ -89,28 +89,33 @@ def rank_by_entropy(answers_by_prompt: Mapping[str, Counter[str]]) -> list[str]:
     return sorted((prompt for prompt in found if found[prompt] >= MIN_ENTROPY_BITS), key=lambda each: -found[each])
 
 
-def expected_shift(answers: Counter[str]) -> float:
+def expected_shift_above_noise(answers: Counter[str]) -> float:
     """Return by how much a small change would raise the total variation of a day's answers above its noise.
 
-    The change moves the log-odds of every answer by a half, and the noise is that of `ASSUMED_DAILY_CALLS` calls: many
-    answers that are equally rare vary most, and show the noise of few calls rather than a change.
+    The change moves the log-odds of every answer by a half, and the noise is that of `ASSUMED_DAILY_CALLS_PER_PROMPT`
+    calls: many answers that are equally rare vary most, and show the noise of few calls rather than a change.
 
-    >>> coin, rare = Counter(heads=8, tails=8), Counter("abcdefghijklmnop")
-    >>> expected_shift(coin) > expected_shift(rare), entropy_bits(coin) > entropy_bits(rare)
-    (True, False)
+    >>> coin, all_different = Counter(heads=24, tails=24), Counter(map(str, range(48)))
+    >>> [round(expected_shift_above_noise(each), 3) for each in (coin, all_different)]
+    [0.144, 0.114]
+    >>> [round(entropy_bits(each), 1) for each in (coin, all_different)]
+    [1.0, 5.6]
     """
     total, found = answers.total(), 0.0
     for count in answers.values():
         share = count / total
-        noise = share * (1 - share) / ASSUMED_DAILY_CALLS
+        noise = share * (1 - share) / ASSUMED_DAILY_CALLS_PER_PROMPT
         found += math.sqrt(noise + (0.5 * share * (1 - share)) ** 2) - math.sqrt(noise)
     return found
 
 
-def rank_by_expected_shift(answers_by_prompt: Mapping[str, Counter[str]]) -> list[str]:
+def rank_by_expected_shift_above_noise(answers_by_prompt: Mapping[str, Counter[str]]) -> list[str]:
     """Return the prompts whose answers vary, those first that would show a small change best.
 
-    >>> rank_by_expected_shift({"a": Counter(x=9), "b": Counter("abcdefghi"), "c": Counter(x=4, y=5)})
+    >>> counts = {"a": Counter(x=9), "b": Counter(map(str, range(48))), "c": Counter(x=24, y=24)}
+    >>> rank_by_expected_shift_above_noise(counts)
     ['c', 'b']
     """
-    return sorted(rank_by_entropy(answers_by_prompt), key=lambda each: -expected_shift(answers_by_prompt[each]))
+    return sorted(
+        rank_by_entropy(answers_by_prompt), key=lambda each: -expected_shift_above_noise(answers_by_prompt[each])
+    )

@@ -129,7 +129,7 @@ Side = Mapping[str, CaseMeasurements]
 class Change(Struct, frozen=True):
     """One measure on both sides. Times are in seconds, words are a share of all words; infinite means unbounded."""
 
-    what: TimeMeasure | WordMeasure
+    measure: TimeMeasure | WordMeasure
     cases: int
     """How many cases were compared, each with itself."""
     only_base: int
@@ -174,7 +174,7 @@ class Change(Struct, frozen=True):
     @property
     def is_time(self) -> bool:
         """Whether this measures time; otherwise it is a share of words."""
-        return self.what in TIME_MEASURES
+        return self.measure in TIME_MEASURES
 
     @property
     def sentence(self) -> str:
@@ -187,8 +187,8 @@ class Change(Struct, frozen=True):
             fewer = "More" if low > 0 else "Fewer"
             if self.labels.model_labels:
                 rates = f"{before} {self.labels.base}, {now} {self.labels.new}"
-                return f"{fewer} words wrong {self.labels.new}: {self.what} {rates}; statistically significant."
-            return f"{fewer} words wrong: {self.what} went from {before} to {now}; statistically significant."
+                return f"{fewer} words wrong {self.labels.new}: {self.measure} {rates}; statistically significant."
+            return f"{fewer} words wrong: {self.measure} went from {before} to {now}; statistically significant."
         least, most = sorted((abs(low), abs(high)))
         if most < NOTICEABLE_S:
             return ""
@@ -196,7 +196,7 @@ class Change(Struct, frozen=True):
         by = _format_range((least, most), format_duration).replace("≥", "at least")
         way = "slower" if low > 0 else "faster"
         way = f"{self.labels.model_labels[1]} is {way}" if self.labels.model_labels else way.capitalize()
-        return f"{way}: {self.what} by {by} (median of {self._case_count_text}); statistically significant."
+        return f"{way}: {self.measure} by {by} (median of {self._case_count_text}); statistically significant."
 
     @property
     def detail(self) -> str:
@@ -207,7 +207,7 @@ class Change(Struct, frozen=True):
             if timed
             else (lambda given: format_error_rate(given[0]), format_signed_points_with_unit)
         )
-        named = f"{self.what[0].upper()}{self.what[1:]}"
+        named = f"{self.measure[0].upper()}{self.measure[1:]}"
         words = ["", ""] if timed else [f" of {each:,}" for each in self.word_counts]
         base, new = self.labels.base, self.labels.new
         numbers = f"{named} {shown(self.base)}{words[0]} {base}, {shown(self.new)}{words[1]} {new}"
@@ -379,7 +379,7 @@ def decide_slowdown(changes: Iterable[Change], limit: Limit) -> ExitDecision:
 
     A slowdown is ruled out only in the worst case, in which cases timed on the base side alone never end.
     """
-    timed = [each for each in changes if each.what in TIME_MEASURES_WITH_LIMIT]
+    timed = [each for each in changes if each.measure in TIME_MEASURES_WITH_LIMIT]
     decisions = [(_compare_with_limit(each, limit), each) for each in timed]
     if not decisions:
         return ExitDecision(
@@ -387,7 +387,7 @@ def decide_slowdown(changes: Iterable[Change], limit: Limit) -> ExitDecision:
         )
     code = next(each for each in (BAD, INCONCLUSIVE, GOOD) if any(each == code for code, _ in decisions))
     which = [each for code_, each in decisions if code_ == code]
-    names = " and ".join(each.what for each in which)
+    names = " and ".join(each.measure for each in which)
     sentences = {
         BAD: f"Too slow: {names} is more than {limit.text} slower; statistically significant.",
         GOOD: f"Not slower by more than {limit.text}: {names}.",

@@ -135,14 +135,14 @@ def _likelihood_ratio(days: int, earlier_below: Sequence[int]) -> float:
     later = len(earlier_below)
     length = 1 << (days - later).bit_length()
     ratio = 0.0
-    for exponent, constant in zip(LEHMANN_EXPONENTS, _compute_log_constants(days, later), strict=True):
+    for exponent, constant in zip(LEHMANN_EXPONENTS, _compute_order_independent_log_terms(days, later), strict=True):
         gained = math.fsum(map(getitem, _tabulate_log_gains(exponent, length), earlier_below))
         ratio += math.exp(constant + gained)
     return ratio / len(LEHMANN_EXPONENTS)
 
 
 @lru_cache(maxsize=1 << 16)
-def _compute_log_constants(days: int, later: int) -> tuple[float, ...]:
+def _compute_order_independent_log_terms(days: int, later: int) -> tuple[float, ...]:
     """Return the part of each logarithm that does not depend on the order of the days, by exponent."""
     log_orders = math.lgamma(days + 1)
     return tuple(

@@ -14,9 +14,9 @@ from statistics import NormalDist
 from msgspec import Struct
 
 CONFIDENCE = 0.95
-MAX_EXACT_FLIPS = 1_000
+MAX_FLIPS_SUMMED_IN_INTEGERS = 1_000
 """McNemar's test is summed in integers up to this many flips; beyond, in floating point, accurate to 1e-9."""
-MAX_EXACT_BYTES = 2_000_000_000
+MAX_BYTES_FOR_COUNTING_SIGNS = 2_000_000_000
 """Bytes that counting all assignments of signs may touch (about a second); beyond, the normal approximation is used."""
 MIN_CLUSTERS = 6
 """With fewer clusters, no exact test at 5 % could tell two runs apart, so an approximation should not either."""
@@ -24,11 +24,11 @@ MIN_CASES_OF_MEAN = 8
 """With fewer cases, the coverage of `skewed_mean_interval` falls below 94 %."""
 RATIO_TAIL_FACTOR = 0.8
 """The interval of a ratio leaves out this much less than it says, 4 % instead of 5 %: its coverage is approximate."""
-MAX_EXACT_DEGREES_OF_FREEDOM = 200
+MAX_DEGREES_OF_FREEDOM_OF_EXACT_QUANTILE = 200
 """Student's quantile is exact up to this many degrees of freedom; beyond, a series is accurate to 1e-8."""
-MAX_EXACT_EXPECTED_FLIPS = 1_000
+MAX_EXPECTED_FLIPS_OF_EXACT_POWER = 1_000
 """The power of McNemar's test is enumerated up to this many expected flips; beyond, the normal distribution is used."""
-MAX_EXACT_UNFLIPPED_CASES = 10
+MAX_EXPECTED_UNFLIPPED_CASES_OF_EXACT_POWER = 10
 """It is enumerated, too, if at most so many are expected not to flip: odd and even counts of flips then differ."""
 
 
@@ -67,7 +67,7 @@ def mcnemar_p_value(lost: int, gained: int) -> float:
     flips, fewer = lost + gained, min(lost, gained)
     if 2 * fewer >= flips - 1:  # both tails together cover everything
         return 1.0
-    if flips <= MAX_EXACT_FLIPS:
+    if flips <= MAX_FLIPS_SUMMED_IN_INTEGERS:
         return min(1.0, 2 * sum(math.comb(flips, each) for each in range(fewer + 1)) / (1 << flips))
     log_term = math.lgamma(flips + 1) - math.lgamma(fewer + 1) - math.lgamma(flips - fewer + 1)
     relative = term = 1.0
@@ -106,9 +106,10 @@ def sign_flip_p_value(differences: Sequence[int]) -> float:
 
     Differences are integers: a case's passes in the new run minus those in the base, over equally many repeats. If the
     runs do not differ, swapping the two sides of a case (all its repeats at once, so they may be dependent) changes
-    nothing, and every assignment of signs is equally likely; p is the share of assignments whose sum is at least as far
-    from zero. All are counted exactly within `MAX_EXACT_BYTES`: 1,500 changed cases of five repeats. Beyond, the sum is
-    treated as normal with a continuity correction, accurate to 0.001 there. With one repeat this is McNemar's test.
+    nothing, and every assignment of signs is equally likely; p is the share of assignments whose sum is at least as
+    far from zero. All are counted exactly within `MAX_BYTES_FOR_COUNTING_SIGNS`: 1,500 changed cases of five repeats.
+    Beyond, the sum is treated as normal with a continuity correction, accurate to 0.001 there. With one repeat this is
+    McNemar's test.
 
     >>> sign_flip_p_value([-3, -2, -3, -1, -2, -3])
     0.03125
@@ -118,7 +119,7 @@ def sign_flip_p_value(differences: Sequence[int]) -> float:
     if not seen:
         return 1.0
     slot = len(sizes) // 8 + 1  # bytes that hold any count up to 2 to the number of cases
-    if len(sizes) * (most + 1) * slot > MAX_EXACT_BYTES:
+    if len(sizes) * (most + 1) * slot > MAX_BYTES_FOR_COUNTING_SIGNS:
         deviation = math.sqrt(math.fsum(each * each for each in sizes))
         return min(1.0, 2 * NormalDist().cdf(-(seen - math.gcd(*sizes)) / deviation))
     # One big integer holds, in slots, how many assignments give the positive signs each total.
@@ -147,15 +148,18 @@ def cases_needed(difference: float, flipping: float, *, alpha: float = 0.05, pow
 def mcnemar_power(cases: int, difference: float, flipping: float, *, alpha: float = 0.05) -> float:
     """Return how probably the exact McNemar test finds a difference of this size, in its direction.
 
-    Exact while at most `MAX_EXACT_EXPECTED_FLIPS` cases are expected to flip, or at most `MAX_EXACT_UNFLIPPED_CASES`
-    not to; otherwise accurate to 0.003.
+    Exact while at most `MAX_EXPECTED_FLIPS_OF_EXACT_POWER` cases are expected to flip, or at most
+    `MAX_EXPECTED_UNFLIPPED_CASES_OF_EXACT_POWER` not to; otherwise accurate to 0.003.
 
     >>> round(mcnemar_power(100, 0.1, 0.2), 3), round(mcnemar_power(1_000_000, 0.0014, 0.2), 3)
     (0.544, 0.879)
     """
     if flipping <= 0:
         return 0.0
-    if cases * flipping > MAX_EXACT_EXPECTED_FLIPS and cases * (1 - flipping) > MAX_EXACT_UNFLIPPED_CASES:
+    if (
+        cases * flipping > MAX_EXPECTED_FLIPS_OF_EXACT_POWER
+        and cases * (1 - flipping) > MAX_EXPECTED_UNFLIPPED_CASES_OF_EXACT_POWER
+    ):
         size = abs(difference)
         return sign_flip_power(cases, (size, flipping, size, flipping), alpha=alpha)
     fewer = (1 - abs(difference) / flipping) / 2  # the share of flips in the other direction
@@ -164,7 +168,7 @@ def mcnemar_power(cases: int, difference: float, flipping: float, *, alpha: floa
     return math.fsum(
         _binomial_chance(flips, cases, flipping) * _chance_of_at_most(allowed, flips, fewer)
         for flips in range(least, most + 1)
-        if (allowed := _count_rarer_flips(flips, alpha)) is not None
+        if (allowed := _find_max_rarer_flips_to_reject(flips, alpha)) is not None
     )
 
 
@@ -187,7 +191,7 @@ def sign_flip_power(cases: int, moments: tuple[float, float, float, float], *, a
 
 
 @lru_cache(maxsize=1 << 14)
-def _count_rarer_flips(flips: int, alpha: float) -> int | None:
+def _find_max_rarer_flips_to_reject(flips: int, alpha: float) -> int | None:
     """Return how many of the flips may at most go in the rarer direction for McNemar's test to reject; None: none may.
 
     It starts ten standard deviations below the middle, where the probability of fewer is negligible.
@@ -344,12 +348,12 @@ def skewed_mean_interval(
 
 
 def student_quantile(confidence: float, freedom: int) -> float:
-    """Return Student's two-sided quantile, exact up to `MAX_EXACT_DEGREES_OF_FREEDOM` degrees of freedom.
+    """Return Student's two-sided quantile, exact up to `MAX_DEGREES_OF_FREEDOM_OF_EXACT_QUANTILE` degrees of freedom.
 
     >>> round(student_quantile(0.95, 1), 3), round(student_quantile(0.95, 30), 3)
     (12.706, 2.042)
     """
-    if freedom <= MAX_EXACT_DEGREES_OF_FREEDOM:
+    if freedom <= MAX_DEGREES_OF_FREEDOM_OF_EXACT_QUANTILE:
         angle = _find_crossing(lambda angle: _student_chance(angle, freedom) < confidence, 0.0, math.pi / 2)
         return math.sqrt(freedom) * math.tan(angle)
     z = normal_quantile(confidence)  # Cornish and Fisher's series

@@ -33,9 +33,9 @@ WeighPair = Callable[[int, int, float], Comparison]
 class PairComparison(Struct, frozen=True):
     """One pair of several sides, decided together with the others."""
 
-    base: int
-    """The place of the side among all sides; the same holds for `new`."""
-    new: int
+    base_place: int
+    """The index of the base among all sides."""
+    new_place: int
     comparison: Comparison
     """At the level at which Holm's correction tests this pair."""
     adjusted_p_value: float
@@ -44,18 +44,18 @@ class PairComparison(Struct, frozen=True):
     @property
     def winner(self) -> int | None:
         """The place of the side that is proven to be better; None if neither is."""
-        places = {"regression": self.base, "improvement": self.new}
+        places = {"regression": self.base_place, "improvement": self.new_place}
         return places.get(self.comparison.verdict)
 
     @property
     def loser(self) -> int | None:
         """The place of the side that is proven to be worse; None if neither is."""
-        places = {"regression": self.new, "improvement": self.base}
+        places = {"regression": self.new_place, "improvement": self.base_place}
         return places.get(self.comparison.verdict)
 
     def describe_result(self, labels: Sequence[str]) -> str:
         """Return who is better, in a few words."""
-        base, new, found = labels[self.base], labels[self.new], self.comparison
+        base, new, found = labels[self.base_place], labels[self.new_place], self.comparison
         if not found.pairs:
             return "different judges" if found.differently_judged else "no case to compare"
         if self.winner is not None and self.loser is not None:
@@ -75,7 +75,7 @@ def compare_pairs(side_count: int, weigh: WeighPair, *, reference: int | None = 
     >>> numbers, outcomes = range(20), (Outcome.FAILED, Outcome.PASSED)
     >>> sides = [{str(each): [outcomes[each < passed]] for each in numbers} for passed in (20, 9, 8)]
     >>> found = compare_pairs(3, lambda base, new, alpha: compare(sides[base], sides[new], alpha=alpha))
-    >>> [(each.base, each.new, each.winner, round(each.adjusted_p_value, 4)) for each in found]
+    >>> [(each.base_place, each.new_place, each.winner, round(each.adjusted_p_value, 4)) for each in found]
     [(1, 0, 0, 0.002), (2, 0, 0, 0.0015), (2, 1, None, 1.0)]
     """
     places = range(side_count)

@@ -38,7 +38,7 @@ class EndpointReport(Struct, frozen=True):
     pass_rate: float
     flip_share: float
     """The share of the prompts whose verdict differs between two replies of one day."""
-    day_spread: float
+    day_sd_logits: float
     """Standard deviation between days, in logits."""
     day_standard_deviation: float
     """Of the pass rate, beyond what the number of calls explains."""
@@ -86,7 +86,7 @@ def report_endpoint(days: Sequence[MeasuredDay], baseline_days: int, instrument_
         repeats=repeats,
         pass_rate=pass_rate,
         flip_share=flip_share,
-        day_spread=day_spread,
+        day_sd_logits=day_spread,
         day_standard_deviation=measured.spread.day_standard_deviation,
         call_standard_deviation=math.sqrt(mean_variance / prompts / repeats),
         next_day_rank_correlation=measured.spread.next_day_rank_correlation,

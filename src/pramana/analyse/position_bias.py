@@ -24,9 +24,9 @@ class RepeatedVerdict(NamedTuple):
     """The verdicts of one judge on one reply."""
 
     case: str
-    earlier: bool
+    earlier_passed: bool
     """The verdict that was asked for again."""
-    by_order: Mapping[PromptOrder, bool]
+    passed_by_order: Mapping[PromptOrder, bool]
     """The new verdicts, by order of the prompt; `usual` for the same prompt."""
 
 
@@ -107,18 +107,22 @@ def measure_position_bias(verdicts: Sequence[RepeatedVerdict]) -> PositionBias:
     effects = [
         _measure_effect(verdicts, order)
         for order in REARRANGED_ORDERS
-        if any(order in each.by_order for each in verdicts)
+        if any(order in each.passed_by_order for each in verdicts)
     ]
     return PositionBias(
         len(verdicts),
-        sum(not each.earlier for each in verdicts),
+        sum(not each.earlier_passed for each in verdicts),
         _count_changes(verdicts, "usual"),
         tuple(effects),
     )
 
 
 def _count_changes(verdicts: Iterable[RepeatedVerdict], order: PromptOrder) -> VerdictChanges:
-    again = [(each.case, each.earlier, each.by_order[order]) for each in verdicts if order in each.by_order]
+    again = [
+        (each.case, each.earlier_passed, each.passed_by_order[order])
+        for each in verdicts
+        if order in each.passed_by_order
+    ]
     return VerdictChanges(
         order,
         len(again),
@@ -129,16 +133,16 @@ def _count_changes(verdicts: Iterable[RepeatedVerdict], order: PromptOrder) -> V
 
 
 def _measure_effect(verdicts: Sequence[RepeatedVerdict], order: PromptOrder) -> OrderEffect:
-    both = [each for each in verdicts if "usual" in each.by_order and order in each.by_order]
+    both = [each for each in verdicts if "usual" in each.passed_by_order and order in each.passed_by_order]
     moved_to: dict[bool, int] = {True: 0, False: 0}
     changed_only: dict[PromptOrder, int] = {"usual": 0, order: 0}
     direction_by_case: dict[str, int] = {}
     change_by_case: dict[str, int] = {}
     for each in both:
-        by_repetition, here = each.by_order["usual"], each.by_order[order]
+        by_repetition, here = each.passed_by_order["usual"], each.passed_by_order[order]
         if by_repetition == here:
             continue
-        is_change = here != each.earlier
+        is_change = here != each.earlier_passed
         moved_to[here] += 1
         changed_only[order if is_change else "usual"] += 1
         direction_by_case[each.case] = direction_by_case.get(each.case, 0) + (1 if here else -1)

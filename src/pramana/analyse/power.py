@@ -19,17 +19,17 @@ from pramana.analyse.mean_bounds import count_cases_to_exclude_loss
 
 POWER = 0.8
 """How probably a change of the size in question is found."""
-DEFAULT_CASE_SPREAD = 2.0
+DEFAULT_CASE_SPREAD_LOGITS = 2.0
 """Standard deviation of the cases' logits where the share that flips is not known: most cases nearly always pass."""
-MAX_CASE_SPREAD = 50.0
+MAX_CASE_SPREAD_LOGITS = 50.0
 """Beyond it, fewer than one case in a hundred flips by chance."""
 MAX_CASES = 1_000_000
-DETECTABLE_LOSS_TOLERANCE = 0.001
+RELATIVE_TOLERANCE_OF_DETECTABLE_LOSS = 0.001
 """How precisely the smallest detectable loss is found, as a share of it."""
 MAX_SUMMED_REPEATS = 30
 """More repeats than these change in hardly any more cases."""
 GRID_STEPS_PER_LOGIT = 0.75
-_REACH_DEVIATIONS = 6.0
+_INTEGRATED_STANDARD_DEVIATIONS = 6.0
 """How many standard deviations of the cases an integral covers to either side."""
 
 
@@ -46,7 +46,12 @@ def logistic(logit: float) -> float:
 def _make_normal_grid(steps_per_deviation: int) -> tuple[list[float], list[float]]:
     """Return points and weights of the integral over a normal distribution: the trapezoidal rule, accurate to 1e-6."""
     steps = max(4, steps_per_deviation)
-    nodes = [step / steps for step in range(-round(_REACH_DEVIATIONS * steps), round(_REACH_DEVIATIONS * steps) + 1)]
+    nodes = [
+        step / steps
+        for step in range(
+            -round(_INTEGRATED_STANDARD_DEVIATIONS * steps), round(_INTEGRATED_STANDARD_DEVIATIONS * steps) + 1
+        )
+    ]
     return nodes, [NormalDist().pdf(node) / steps for node in nodes]
 
 
@@ -110,7 +115,7 @@ def fit_model(pass_rate: float, flip_share: float | None = None, day_spread: flo
     """Return the model with this pass rate, of which this share of cases flips by chance; None: not known.
 
     A share that no spread of cases explains is bounded: at most all cases have one probability, and at least their
-    logits spread by `MAX_CASE_SPREAD`.
+    logits spread by `MAX_CASE_SPREAD_LOGITS`.
 
     >>> model = fit_model(0.9, 0.1)
     >>> round(model.pass_rate(), 4), round(model.flip_share(), 4)
@@ -123,12 +128,12 @@ def fit_model(pass_rate: float, flip_share: float | None = None, day_spread: flo
         return AssumedModel(mean, spread, day_spread)
 
     if flip_share is None:
-        return with_spread(DEFAULT_CASE_SPREAD)
+        return with_spread(DEFAULT_CASE_SPREAD_LOGITS)
     if flip_share >= 2 * pass_rate * (1 - pass_rate):
         return with_spread(0.0)
-    if with_spread(MAX_CASE_SPREAD).flip_share() >= flip_share:
-        return with_spread(MAX_CASE_SPREAD)
-    low, high = 0.0, MAX_CASE_SPREAD
+    if with_spread(MAX_CASE_SPREAD_LOGITS).flip_share() >= flip_share:
+        return with_spread(MAX_CASE_SPREAD_LOGITS)
+    low, high = 0.0, MAX_CASE_SPREAD_LOGITS
     for _ in range(24):
         middle = (low + high) / 2
         low, high = (middle, high) if with_spread(middle).flip_share() > flip_share else (low, middle)
@@ -278,7 +283,7 @@ def detectable_loss(model: AssumedModel, cases: int, repeats: int = 1) -> float 
 
     if not finds(high):
         return None
-    while high - low > DETECTABLE_LOSS_TOLERANCE * high:
+    while high - low > RELATIVE_TOLERANCE_OF_DETECTABLE_LOSS * high:
         middle = (low + high) / 2
         low, high = (low, middle) if finds(middle) else (middle, high)
     return high

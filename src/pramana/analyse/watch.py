@@ -19,7 +19,7 @@ from pramana.analyse.instruments import INSTRUMENTS, Instrument, MeasuredDay, Sc
 Level = Literal["collecting", "cannot_tell", "quiet", "notice", "alarm"]
 LEVELS: tuple[Level, ...] = ("collecting", "cannot_tell", "quiet", "notice", "alarm")
 """From the least to the most that is known."""
-MAX_TODAY_P_VALUE = 0.01 / MONTH_DAYS
+MAX_P_VALUE_OF_DAY_OUTSIDE_TOLERANCE = 0.01 / MONTH_DAYS
 """How unlikely the calls of one day have to be for "today is outside the tolerance": once in a hundred months."""
 MAX_EXACT_CALLS = 3_000
 """Beyond this number of calls, their exact distribution takes too long and a bound is used, which is never smaller."""
@@ -167,7 +167,7 @@ def _check_today(instrument: Instrument, scored: ScoredDays) -> TodayCheck | Non
             hits += round(result * calls)
             rates += [min(1.0, scored.prompt_means[key] + instrument.min_tolerance)] * calls
     p_value = poisson_binomial_tail(rates, hits)
-    return TodayCheck(p_value <= MAX_TODAY_P_VALUE, p_value)
+    return TodayCheck(p_value <= MAX_P_VALUE_OF_DAY_OUTSIDE_TOLERANCE, p_value)
 
 
 def poisson_binomial_tail(rates: Sequence[float], hits: int) -> float:

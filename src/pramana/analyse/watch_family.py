@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pramana.analyse.drift import NOTICE
 
-MAX_FALSE_SHARE = 0.05
+MAX_FALSE_DISCOVERY_RATE = 0.05
 """The largest expected share of false ones among the watches that stand out."""
 
 

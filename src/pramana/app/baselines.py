@@ -45,7 +45,7 @@ from pramana.request import check_struct_values
 from pramana.store.queue import ACTIVE_STATUSES
 from pramana.store.store import Store
 
-_Sources = tuple[ComparisonSource, ComparisonSource]
+_BaseAndNewSource = tuple[ComparisonSource, ComparisonSource]
 
 
 class BaselineRequest(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -143,7 +143,7 @@ def find_local_baseline(store: Store, reference: str, run: Run | None = None) ->
     return find_baseline(store, reference, run)
 
 
-def pair_with_baseline(store: Store, run: Run, base: SideReference) -> Sequence[_Sources]:
+def pair_with_baseline(store: Store, run: Run, base: SideReference) -> Sequence[_BaseAndNewSource]:
     """Return the two sides of each model of a run; raise an error if the baseline has other cases or models.
 
     Nothing of the run need be stored yet, so an unsuitable baseline is refused before anything is sent.
@@ -170,7 +170,7 @@ def pair_with_baseline(store: Store, run: Run, base: SideReference) -> Sequence[
     return sides
 
 
-def check_sides(store: Store, run: Run, sides: Sequence[_Sources], request: BaselineRequest) -> BaselineCheck:
+def check_sides(store: Store, run: Run, sides: Sequence[_BaseAndNewSource], request: BaselineRequest) -> BaselineCheck:
     """Compare the two sides of each model."""
     models = []
     for before, after in sides:

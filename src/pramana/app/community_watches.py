@@ -71,7 +71,7 @@ def read_community_watch(app: App, _: User, wanted: CommunityWatchRequest) -> Co
 
     Cached until a result of the model is submitted.
     """
-    state = app.store.contributed_results.read_state(wanted.model)
+    state = app.store.contributed_results.count_days_and_results(wanted.model)
     if not state[1]:  # not cached: strangers may ask for any name
         raise _make_no_results_error(wanted.model)
     key = (wanted.model, wanted.suite_hash, *state)

@@ -70,8 +70,10 @@ class ResultHashMismatch(NamedTuple):
     """Results of a file whose `result_hash` does not match their output."""
 
     file: str
-    result_count: int
+    mismatch_count: int
+    """How many results of the file do not match."""
     first_case: str
+    """The ID of the case of the first of them."""
 
     @property
     def sentence(self) -> str:
@@ -82,10 +84,10 @@ class ResultHashMismatch(NamedTuple):
         """
         those = (
             "1 result does not match its"
-            if self.result_count == 1
-            else f"{self.result_count:,} results does not match their"
+            if self.mismatch_count == 1
+            else f"{self.mismatch_count:,} results does not match their"
         )
-        first = self.first_case if self.result_count == 1 else f"first: {self.first_case}"
+        first = self.first_case if self.mismatch_count == 1 else f"first: {self.first_case}"
         return f"{self.file}: the result_hash of {those} output ({first}); check the origin of the file."
 
 
@@ -247,9 +249,9 @@ class DifferentCasesError(InvalidInput):
 class SideKeys(NamedTuple):
     """How the answers of two sides find each other."""
 
-    pair_by_id: bool
+    is_paired_by_id: bool
     """Whether cases are paired by ID, since a side has no digests."""
-    split_by_variant: bool
+    is_split_by_variant: bool
     """Whether each variant is compared with itself; with one variant on each side, spoken replies may be compared with
     typed ones."""
 
@@ -257,8 +259,8 @@ class SideKeys(NamedTuple):
 def choose_side_keys(before: ComparisonSource, after: ComparisonSource) -> SideKeys:
     """Return how the answers of two sides are paired."""
     return SideKeys(
-        pair_by_id=not (before.has_case_digests and after.has_case_digests),
-        split_by_variant=max(len(before.variants), len(after.variants)) > 1,
+        is_paired_by_id=not (before.has_case_digests and after.has_case_digests),
+        is_split_by_variant=max(len(before.variants), len(after.variants)) > 1,
     )
 
 
@@ -411,8 +413,8 @@ def read_side(source: ComparisonSource, keys: SideKeys) -> ComparisonSide:
     ids: dict[str, str] = {}
     digests: dict[str, str] = {}
     for each in source.iterate_answers():
-        case = each.case_id if keys.pair_by_id or each.case_digest is None else each.case_digest
-        spoken = f" ({each.variant})" if keys.split_by_variant and each.variant != "text" else ""
+        case = each.case_id if keys.is_paired_by_id or each.case_digest is None else each.case_digest
+        spoken = f" ({each.variant})" if keys.is_split_by_variant and each.variant != "text" else ""
         case += spoken
         known = digests.setdefault(case, each.case_digest or "")
         if each.case_digest and known not in ("", each.case_digest):

@@ -66,7 +66,7 @@ class SideView(View, frozen=True, kw_only=True):
     model: Annotated[str, Meta(description="Model, as typed in the run")]
     title: Annotated[str, Meta(description="The run or file, and its date")]
     cases: Annotated[int, Meta(description="Cases that are compared with another side")]
-    passed: int
+    passed: Annotated[int, Meta(description="Replies that passed")]
     answers: Annotated[int, Meta(description="Replies with a verdict to these cases")]
     pass_rate: Annotated[float | None, Meta(description="Share of these replies that passed; null without any")]
     interval: Annotated[tuple[float, float] | None, Meta(description="95 % interval of the pass rate")]
@@ -128,7 +128,7 @@ class ComparisonTableView(View, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonTable:
+class ComparisonTableWithPairs:
     """A table of sides: what front ends render, and the pairs that decide the exit code."""
 
     view: ComparisonTableView
@@ -183,12 +183,12 @@ def compare_several_runs(app: App, _: User, request: CompareSeveralRequest) -> C
         any_suite, any_judge, margin = options
         return compare_several_sides(sides, any_suite=any_suite, any_judge=any_judge, margin=margin).view
 
-    key = (*make_state_key(app.store, sides.sources), *sides.typed_references, sides.reference, *options)
+    key = (*make_state_key(app.store, sides.sources), *sides.typed_references, sides.reference_place, *options)
     try:
         return app.comparison_cache.get(key, compare)
     except DifferentCasesError:
         raise make_missing_choice_error(
-            "the runs may not have the same cases; to compare the cases that both runs of a pair have, send "
+            "the runs are not known to have the same cases; to compare the cases that both runs of a pair have, send "
             "anySuite=true",
             "anySuite",
         ) from None
@@ -203,7 +203,7 @@ class TooManySidesError(InvalidInput):
 
 def _refuse_too_many(sides: SeveralSides) -> None:
     count = len(sides.sources)
-    if sides.reference is None and count > MAX_SIDES:
+    if sides.reference_place is None and count > MAX_SIDES:
         raise TooManySidesError(
             f"{count} sides have {count * (count - 1) // 2:,} pairs; a table of all pairs has at most {MAX_SIDES} "
             "sides, so compare each side with one reference"
@@ -214,13 +214,13 @@ def _refuse_too_many(sides: SeveralSides) -> None:
 
 def compare_several_sides(
     several: SeveralSides, *, any_suite: bool, any_judge: bool, margin: float = DEFAULT_MARGIN_POINTS
-) -> ComparisonTable:
+) -> ComparisonTableWithPairs:
     """Compare every two sides, or each side with the reference; `margin` is in points."""
     _refuse_too_many(several)
     share = parse_margin(margin)
     compared = _SideReader(several, any_suite=any_suite, any_judge=any_judge, margin=share)
-    pairs = compare_pairs(len(compared.sources), compared.weigh, reference=compared.reference)
-    return ComparisonTable(_make_view(compared, pairs, margin), pairs)
+    pairs = compare_pairs(len(compared.sources), compared.weigh, reference=compared.reference_place)
+    return ComparisonTableWithPairs(_make_view(compared, pairs, margin), pairs)
 
 
 class _SideReader:
@@ -254,14 +254,14 @@ class _SideReader:
         self._sides = {(order.index(place), keys): side for (place, keys), side in self._sides.items()}
         names = name_sides(several)
         self.labels = [names[place] for place in order]
-        self.reference = None if several.reference is None else order.index(several.reference)
+        self.reference_place = None if several.reference_place is None else order.index(several.reference_place)
 
     def _order_by_pass_rate(self) -> list[int]:
         """Return the places of all sides, those without a verdict last."""
 
         def read_pass_rate(place: int) -> float:
             other = self.sources[0 if place else 1]
-            found = self.read(place, choose_side_keys(self.sources[place], other)).pass_rate_of_all_answers
+            found = self.read_side(place, choose_side_keys(self.sources[place], other)).pass_rate_of_all_answers
             return -1.0 if found is None else found
 
         return sorted(range(len(self.sources)), key=read_pass_rate, reverse=True)
@@ -271,14 +271,14 @@ class _SideReader:
         """A sentence for each judge of any side."""
         return tuple(dict.fromkeys(judge for side in self._sides.values() for judge in side.judge_sentences))
 
-    def read(self, place: int, keys: SideKeys) -> ComparisonSide:
+    def read_side(self, place: int, keys: SideKeys) -> ComparisonSide:
         if (place, keys) not in self._sides:
             self._sides[place, keys] = read_side(self.sources[place], keys)
         return self._sides[place, keys]
 
     def read_pair(self, base: int, new: int) -> tuple[ComparisonSide, ComparisonSide]:
         keys = choose_side_keys(self.sources[base], self.sources[new])
-        return self.read(base, keys), self.read(new, keys)
+        return self.read_side(base, keys), self.read_side(new, keys)
 
     def weigh(self, base: int, new: int, alpha: float) -> Comparison:
         """Compare two sides at a level, as a comparison of these two does."""
@@ -303,14 +303,14 @@ class _SideReader:
             labels=SideLabels(f"for {names[0]}", f"for {names[1]}", names),
         )
 
-    def rate(self, place: int, pairs: Sequence[PairComparison]) -> Rate:
+    def compute_rate(self, place: int, pairs: Sequence[PairComparison]) -> Rate:
         """Return the rate of a side over the cases that are compared in any of its pairs."""
         compared: dict[SideKeys, set[str]] = {}
         for each in pairs:
-            keys = choose_side_keys(self.sources[each.base], self.sources[each.new])
+            keys = choose_side_keys(self.sources[each.base_place], self.sources[each.new_place])
             compared.setdefault(keys, set()).update(each.comparison.compared_cases)
         keys, cases = max(compared.items(), key=lambda each: len(each[1]))
-        outcomes = self.read(place, keys).outcomes
+        outcomes = self.read_side(place, keys).outcomes
         given = [outcome for case in cases for outcome in outcomes[case] if outcome in SCORED]
         per_case: dict[str, int] = {}
         for case in cases:
@@ -321,7 +321,7 @@ class _SideReader:
 
     def list_cases(self, pair: PairComparison) -> frozenset[str]:
         """Return the compared cases of a pair, whatever their variant: by ID if any side has no digests."""
-        both = (pair.base, pair.new)
+        both = (pair.base_place, pair.new_place)
         if both not in self._cases:
             found = pair.comparison.compared_cases
             if not all(each.has_case_digests for each in self.sources):
@@ -348,7 +348,7 @@ class _SideReader:
         settings = dict.fromkeys(
             found.setting
             for each in pairs
-            for found in find_request_differences(self.sources[each.base], self.sources[each.new])
+            for found in find_request_differences(self.sources[each.base_place], self.sources[each.new_place])
         )
         if settings:
             yield f"The requests of the sides differ in {join_names(list(settings))}; this may explain differences."
@@ -381,8 +381,8 @@ def _make_view(compared: _SideReader, pairs: Sequence[PairComparison], margin: f
     sides = [_make_side_view(compared, place, pairs) for place in range(len(sources))]
     return ComparisonTableView(
         heading=f"{len(sources)} models of {sources[0].title}" if one_run else f"{len(sources)} runs or models",
-        sentence=describe_proven(pairs, labels, compared.reference),
-        against=None if compared.reference is None else labels[compared.reference],
+        sentence=describe_proven(pairs, labels, compared.reference_place),
+        against=None if compared.reference_place is None else labels[compared.reference_place],
         comparisons=sum(1 for each in pairs if each.comparison.pairs),
         margin=margin,
         sides=tuple(sorted(sides, key=lambda each: -1.0 if each.pass_rate is None else each.pass_rate, reverse=True)),
@@ -397,8 +397,8 @@ def _make_view(compared: _SideReader, pairs: Sequence[PairComparison], margin: f
 
 
 def _make_side_view(compared: _SideReader, place: int, pairs: Sequence[PairComparison]) -> SideView:
-    source, own = compared.sources[place], [each for each in pairs if place in (each.base, each.new)]
-    rate = compared.rate(place, own)
+    source, own = compared.sources[place], [each for each in pairs if place in (each.base_place, each.new_place)]
+    rate = compared.compute_rate(place, own)
     return SideView(
         name=compared.labels[place],
         run=source.reference,
@@ -415,8 +415,8 @@ def _make_side_view(compared: _SideReader, place: int, pairs: Sequence[PairCompa
 def _make_pair_view(pair: PairComparison, labels: Sequence[str]) -> PairView:
     found, has_cases = pair.comparison, pair.comparison.pairs > 0
     return PairView(
-        base=labels[pair.base],
-        new=labels[pair.new],
+        base=labels[pair.base_place],
+        new=labels[pair.new_place],
         result=pair.describe_result(labels),
         winner=None if pair.winner is None else labels[pair.winner],
         verdict=found.verdict,

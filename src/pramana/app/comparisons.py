@@ -490,7 +490,7 @@ def comparison_view(compared: ComparedSides, max_examples: int = 0) -> FullCompa
         reply_changes=_make_reply_changes_view(compared),
         hash_mismatches=tuple(
             HashMismatchView(
-                file=each.file, count=each.result_count, first_case=each.first_case, sentence=each.sentence
+                file=each.file, count=each.mismatch_count, first_case=each.first_case, sentence=each.sentence
             )
             for each in compared.result_hash_mismatches
         ),
@@ -519,7 +519,7 @@ def _make_reply_changes_view(compared: ComparedSides) -> ReplyChangesView:
 def change_view(change: Change) -> TimeView | WordsView:
     """Return the view of a measurement on both sides; an unknown end of the interval is None."""
     both: dict[str, Any] = {
-        "what": change.what,
+        "what": change.measure,
         "cases": change.cases,
         "only_base": change.only_base,
         "base": _replace_infinite_bounds(change.base),

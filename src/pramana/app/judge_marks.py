@@ -48,12 +48,12 @@ class JudgeMarks:
             labels = self._store.labels.read_state()
             if labels != self._labels:
                 self._labels, self._strata = labels, {}
-            return _Describer(self._store, self._strata, has_labels=bool(labels.label_count)).describe(
+            return _RunListDescriber(self._store, self._strata, has_labels=bool(labels.label_count)).describe(
                 run_records, counts
             )
 
 
-class _Describer:
+class _RunListDescriber:
     """Describes the runs of one list; each labelled run is looked up once."""
 
     def __init__(self, store: Store, cache: dict[tuple[Any, ...], _StrataBySource], *, has_labels: bool) -> None:

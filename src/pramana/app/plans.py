@@ -346,7 +346,7 @@ def _take_values_from_watch(
         request,
         pass_rate=report.pass_rate,
         flips=report.flip_share,
-        day_sd=report.day_spread,
+        day_sd=report.day_sd_logits,
         repeats=report.repeats,
         case_count=report.prompts,
         instruments=len(watch.instruments),

@@ -66,7 +66,7 @@ class PositionBiasView(View, frozen=True, kw_only=True):
     """How far the verdicts of a judge depend on the order of its prompt."""
 
     replies: Annotated[int, Meta(description="Replies about which the judge was asked again")]
-    earlier_no: Annotated[int, Meta(description="Of these, the replies that it had failed")]
+    earlier_no: Annotated[int, Meta(description="Of these, the replies that the judge had failed")]
     repetition: Annotated[VerdictChangesView, Meta(description="With the same prompt")]
     effects: tuple[OrderEffectView, ...]
     cost_usd: Annotated[float | None, Meta(description="Cost of asking again; null if it is not known")]

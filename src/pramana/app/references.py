@@ -138,11 +138,13 @@ def _explain_unclear_model(run: SideReference, model: str | None) -> str:
 
 
 class SeveralSides(NamedTuple):
-    """Several sides, and the place of the one that the others are compared with; None to compare every two."""
+    """The sides of a table."""
 
     sources: list[ComparisonSource]
     typed_references: list[str]
-    reference: int | None
+    """How the user names the run or file of each side."""
+    reference_place: int | None
+    """The index of the side that the others are compared with; None to compare every two."""
 
 
 def resolve_several_sides(

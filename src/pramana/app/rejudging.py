@@ -34,7 +34,7 @@ from pramana.store.engine import split_into_chunks
 from pramana.store.rejudgements import Rejudgement
 from pramana.store.store import Store
 
-MAX_COUNT = 10_000
+MAX_DRAWN_REPLIES = 10_000
 NOTHING_TO_REJUDGE = (
     "no reply of this run was judged by a model with the prompts of this version of Pramana; judge the replies first: "
     "pramana rescore"
@@ -44,7 +44,7 @@ NOTHING_TO_REJUDGE = (
 class RejudgeRequest(Struct, frozen=True, kw_only=True):
     """Which judged replies are judged again, and how."""
 
-    count: Annotated[int, Meta(ge=1, le=MAX_COUNT, description="How many replies are drawn")] = 100
+    count: Annotated[int, Meta(ge=1, le=MAX_DRAWN_REPLIES, description="How many replies are drawn")] = 100
     criterion_last: Annotated[
         bool, Meta(description="Whether to judge once more with the criterion after the reply")
     ] = False
@@ -68,7 +68,7 @@ class _Question(Struct, frozen=True):
         return _list_judges(self.earlier)
 
 
-class Rejudging(Struct, frozen=True):
+class RejudgingPlan(Struct, frozen=True):
     """The questions to ask again about the replies of a run."""
 
     questions: tuple[_Question, ...]
@@ -111,7 +111,7 @@ class RejudgingView(View, frozen=True, kw_only=True):
     estimated_cost_usd: Annotated[float | None, Meta(description="Null if it is not known")]
 
 
-def rejudging_view(run: Run, rejudging: Rejudging) -> RejudgingView:
+def rejudging_view(run: Run, rejudging: RejudgingPlan) -> RejudgingView:
     """Return what it takes to judge replies again."""
     return RejudgingView(
         run_id=run.id,
@@ -124,7 +124,7 @@ def rejudging_view(run: Run, rejudging: Rejudging) -> RejudgingView:
     )
 
 
-def plan_rejudging(store: Store, run: Run, request: RejudgeRequest) -> Rejudging:
+def plan_rejudging(store: Store, run: Run, request: RejudgeRequest) -> RejudgingPlan:
     """Draw the replies to judge again, as labelling draws them, and leave out what is stored; send nothing."""
     check_struct_values(request)
     if run.status in ("queued", "running"):
@@ -151,7 +151,7 @@ def plan_rejudging(store: Store, run: Run, request: RejudgeRequest) -> Rejudging
         )
         not in known
     )
-    return Rejudging(missing, len(drawn), len(judged), len(questions) - len(missing))
+    return RejudgingPlan(missing, len(drawn), len(judged), len(questions) - len(missing))
 
 
 def _iterate_verdicts(store: Store, run: Run) -> Iterator[tuple[str, tuple[JudgedReply, Check]]]:
@@ -179,7 +179,7 @@ def _list_judges(check: Check) -> tuple[str, ...]:
 async def rejudge(
     store: Store,
     run: Run,
-    rejudging: Rejudging,
+    rejudging: RejudgingPlan,
     limits: Limits,
     *,
     on_progress: ProgressCallback | None = None,
@@ -211,7 +211,7 @@ async def rejudge(
             case, result = await asyncio.to_thread(store.results.read, run, question.reply.seq)
             judges = make_judges([targets[name] for name in question.judges], accounts, question.order)
             checker = ReplyChecker(judges[0], SimilarityScorer(), other_judges=judges[1:])
-            line, position = _find_place(question)
+            line, position = _find_line_and_position(question)
             assert result.reply is not None  # noqa: S101 - it was judged
             check = await checker.judge_part(case, result.reply, question.earlier.name, line, position)
             if check.evidence.get("answers"):
@@ -224,20 +224,20 @@ async def rejudge(
         pool = WorkerPool(WorkFeed(split_into_chunks(rejudging.questions)), limits.concurrency, ask, identity)
         try:
             async for judged in stream_results([pool], stop):
-                if some := _take_all(unstored):
+                if some := _empty_and_return(unstored):
                     await asyncio.to_thread(store.rejudgements.add, run, some)
                 progress.new_results, progress.stored_count = judged, progress.stored_count + len(judged)
                 if on_progress:
                     on_progress(progress)
         finally:  # also after an interrupt: these answers have been paid for
-            if some := _take_all(unstored):
+            if some := _empty_and_return(unstored):
                 store.rejudgements.add(run, some)
     if stop.error:
         raise stop.error
     return unanswered_count
 
 
-def _take_all(made: list[Rejudgement]) -> list[Rejudgement]:
+def _empty_and_return(made: list[Rejudgement]) -> list[Rejudgement]:
     """Empty a list and return what it held."""
     taken, made[:] = made[:], ()
     return taken
@@ -252,7 +252,7 @@ def _find_target(plan: Plan, name: str, reach: ProviderAccess) -> Target:
     return target
 
 
-def _find_place(question: _Question) -> tuple[int | None, int]:
+def _find_line_and_position(question: _Question) -> tuple[int | None, int]:
     """Return the line of the script that was judged, None for the whole reply, and which criterion of several."""
     line: Any = question.earlier.evidence.get("line")
     _, _, number = question.reply.criterion.partition("#")

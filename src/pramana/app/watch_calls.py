@@ -17,7 +17,7 @@ from pramana.day_runs import (
     design_answers,
     design_logprobs,
     design_search,
-    make_longest_answers,
+    make_costliest_prompts,
     read_pinned_prompts,
 )
 from pramana.errors import PramanaError
@@ -37,10 +37,14 @@ class InstrumentCallsView(View, frozen=True, kw_only=True):
     title: Annotated[str, Meta(description="`test cases`, or the instrument that has prompts of its own")]
     instruments: tuple[str, ...]
     calls: Annotated[int | None, Meta(description="Most calls a day to the model; null: the cases cannot be read")]
-    cost_usd: Annotated[float | None, Meta(description="Of these calls and their judges; null: a price is unknown")]
+    cost_usd: Annotated[
+        float | None, Meta(description="Cost of these calls and of the calls of their judges; null: a price is unknown")
+    ]
     first_day_calls: Annotated[int, Meta(description="Most calls of the search on the first day of a baseline")] = 0
     first_day_cost_usd: Annotated[float | None, Meta(description="Cost of that search; null: a price is unknown")] = 0.0
-    is_estimate: Annotated[bool, Meta(description="Whether the cost is an estimate; else that of the last day")] = True
+    is_estimate: Annotated[
+        bool, Meta(description="Whether calls and cost are an estimate; if false, they are those of the last day")
+    ] = True
 
 
 def estimate_instrument_calls(
@@ -58,7 +62,7 @@ def _estimate_rows(
     calls, cost = _estimate_run(store, RunDesign(request), reach)
     yield InstrumentCallsView(title=CASES_TITLE, instruments=on_cases, calls=calls, cost_usd=cost)
     if "answers" in instruments:
-        _, cost = _estimate_run(store, design_answers(request, make_longest_answers()), reach)
+        _, cost = _estimate_run(store, design_answers(request, make_costliest_prompts()), reach)
         search = design_search(request)
         longest = replace(search, request=replace(search.request, max_tokens=MAX_ANSWER_TOKENS_TO_TRY[-1]))
         first_calls, first_cost = _estimate_run(store, longest, reach)
@@ -99,10 +103,12 @@ def measure_instrument_calls(store: Store, watch: Watch, days: Sequence[WatchDay
     on_cases = tuple(each for each in watch.instruments if each not in _PURPOSE_BY_INSTRUMENT)
     rows: list[tuple[str, tuple[str, ...], RunPurpose]] = [(CASES_TITLE, on_cases, "batch")]
     rows += [(name, (name,), purpose) for name, purpose in _PURPOSE_BY_INSTRUMENT.items() if name in watch.instruments]
-    return tuple(_measure_row(store, title, names, linked.get(purpose)) for title, names, purpose in rows)
+    return tuple(_make_row_of_sent_calls(store, title, names, linked.get(purpose)) for title, names, purpose in rows)
 
 
-def _measure_row(store: Store, title: str, instruments: tuple[str, ...], run_id: str | None) -> InstrumentCallsView:
+def _make_row_of_sent_calls(
+    store: Store, title: str, instruments: tuple[str, ...], run_id: str | None
+) -> InstrumentCallsView:
     if run_id is None:
         return InstrumentCallsView(title=title, instruments=instruments, calls=0, cost_usd=0.0, is_estimate=False)
     spent = store.results.sum_spending(run_id)

@@ -33,7 +33,7 @@ from pramana.app.watch_calls import (
     explain_unusable_instruments,
     measure_instrument_calls,
 )
-from pramana.errors import InvalidInput, PramanaError, Problem, quote_text, set_field, suggest_similar
+from pramana.errors import InvalidInput, PramanaError, Problem, quote_text, set_field_path_if_missing, suggest_similar
 from pramana.model import Plan
 from pramana.plan_scoring import refuse_unknown_prices
 from pramana.providers.logprobs import logprob_parameters
@@ -240,7 +240,7 @@ def start_watch(
         try:
             channel = make_channel(store, request.delivery, is_local=is_local, allow_private=allow_private)
         except PramanaError as error:
-            set_field(error, "webhook")
+            set_field_path_if_missing(error, "webhook")
             raise
     watch = store.watches.create(
         request, instruments, owner="cli" if is_local else "server", creator=creator, channel=channel

@@ -53,10 +53,10 @@ def plan(
 
     `detect`, `pass_rate`, `flips` and `margin` are shares of the cases: `0.05`, `"5%"` or `"5 points"`. `flips` is the
     share of cases whose verdict differs between two runs of the unchanged model, and `day_sd` how far its days differ,
-    in logits. `instruments` is how many the watch has, after `baseline_days` of baseline. `cases`, or `suite` and
-    `tier`, choose the cases; `case_count` states only how many there are. With a `model`, the plan has its tokens and
-    cost; `budget` is `"2USD"`, `"2USD/day"` or `"500calls"`. With the name of a `watch`, its measured days set all of
-    this but `detect`, `margin` and `budget`.
+    in logits. `instruments` is the number of instruments of the watch, `baseline_days` the length of its baseline.
+    `cases`, or `suite` and `tier`, choose the cases; `case_count` states only how many there are. With a `model`, the
+    plan has its tokens and cost; `budget` is `"2USD"`, `"2USD/day"` or `"500calls"`. With the name of a `watch`, its
+    measured days set all of this but `detect`, `margin` and `budget`.
 
     >>> plan("10%", pass_rate=0.9, case_count=75).comparison.cases
     158

@@ -8,8 +8,8 @@ from pramana.analyse.summary import KnownTotal
 from pramana.app.plans import DetectionPlanView, LossDelayView, SpendingView
 from pramana.report import figures
 
-DETECTABLE_LOSS_PRECISION = 0.0005
-"""To so much, the smallest loss that cases detect is computed."""
+MIN_NAMED_LOSS = 0.0005
+"""A share of the cases: if they detect a loss as small as this, the plan says "even" twice as much."""
 
 
 def render_plan(plan: DetectionPlanView) -> str:
@@ -55,9 +55,7 @@ def _format_comparison(plan: DetectionPlanView) -> Iterator[str]:
 def _format_detectable(loss: float | None) -> str:
     if loss is None:
         return "no loss, however large"
-    return (
-        format_loss(loss) if loss > DETECTABLE_LOSS_PRECISION else f"even {format_loss(2 * DETECTABLE_LOSS_PRECISION)}"
-    )
+    return format_loss(loss) if loss > MIN_NAMED_LOSS else f"even {format_loss(2 * MIN_NAMED_LOSS)}"
 
 
 def _format_table(plan: DetectionPlanView) -> Iterator[str]:

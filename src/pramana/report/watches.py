@@ -7,7 +7,7 @@ from pramana.analyse.instruments import INSTRUMENT_GROUPS
 from pramana.analyse.labels import SideLabels
 from pramana.analyse.numbers import format_duration, format_percent, pluralise
 from pramana.analyse.summary import KnownTotal
-from pramana.analyse.watch_family import MAX_FALSE_SHARE, expect_false_notices
+from pramana.analyse.watch_family import MAX_FALSE_DISCOVERY_RATE, expect_false_notices
 from pramana.app.watch_calls import name_instrument_groups
 from pramana.app.watch_reports import (
     ChangeReportView,
@@ -88,7 +88,7 @@ def describe_family(views: Sequence[WatchView]) -> str:
     named = [
         f"{escape_control_characters(each.shown_name)} (p = {each.adjusted_p_value:.2g})"
         for each in sorted(compared, key=lambda each: each.adjusted_p_value or 0.0)
-        if each.adjusted_p_value is not None and each.adjusted_p_value <= MAX_FALSE_SHARE
+        if each.adjusted_p_value is not None and each.adjusted_p_value <= MAX_FALSE_DISCOVERY_RATE
     ]
     if not compared:
         return expected

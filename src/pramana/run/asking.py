@@ -326,14 +326,14 @@ class TargetClient:
     _deadlines: Deadlines = field(init=False)
     _trusts_stated_cost: bool = field(init=False)
     """A cost that a reply states counts, in place of what its tokens cost by the price list."""
-    _is_built_in: bool = field(init=False)
+    _is_provider_from_pramana: bool = field(init=False)
     """Whether the provider belongs to this package, so that its replies need no validation."""
 
     def __post_init__(self) -> None:
         self._deadlines = Deadlines(self.timeout_s)
         asked = self.provider.provider if isinstance(self.provider, EmbeddingAdapter) else self.provider
-        self._is_built_in = type(asked).__module__.startswith("pramana.")
-        self._trusts_stated_cost = not self._is_built_in or self.target.provider == FUNCTION_KIND
+        self._is_provider_from_pramana = type(asked).__module__.startswith("pramana.")
+        self._trusts_stated_cost = not self._is_provider_from_pramana or self.target.provider == FUNCTION_KIND
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply; raise the error that retries could not overcome."""
@@ -428,7 +428,7 @@ class TargetClient:
 
     def _account_for_reply(self, request: Request, sent_request: Request, reply: Reply, started_at_s: float) -> Reply:
         """Return the reply with its cost and the parameters left out; add it to the budget and the cache."""
-        if not self._is_built_in:
+        if not self._is_provider_from_pramana:
             if wrong := describe_invalid_reply(reply):
                 what = f"the provider {self.target.provider} returned an invalid reply: {wrong}"
                 raise ProviderError(what)

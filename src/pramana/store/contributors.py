@@ -19,7 +19,7 @@ PromptCounts = Mapping[str, tuple[int, int]]
 class ContributedResults(StorePart):
     """The decided results of known suites that contributors with a token submitted."""
 
-    def read_state(self, model: str) -> tuple[int, int]:
+    def count_days_and_results(self, model: str) -> tuple[int, int]:
         """Return the numbers of days and of results of a model for known suites: both only grow."""
         days = submission_days.c
         query = select(func.count(), func.coalesce(func.sum(days.submissions), 0))

@@ -344,7 +344,7 @@ class Rescoring:
             self._database.run_many(connection, INSERT_CHECKS, rows)
         self._added += len(keyed_checks)
 
-    def add_undecided(self, keyed_checks: Sequence[KeyedChecks]) -> None:
+    def add_checks_without_verdict(self, keyed_checks: Sequence[KeyedChecks]) -> None:
         """Store checks without a verdict for results that have one: their cost counts, and they hide nothing."""
         with self._database.write_transaction() as connection:
             rows = _make_check_rows(connection, self._run_no, -self.number, keyed_checks)

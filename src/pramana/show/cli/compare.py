@@ -195,7 +195,7 @@ def _print_table(
         made = compare_several_sides(several, any_suite=any_suite, any_judge=any_judge, margin=margin)
     except TooManySidesError as error:
         raise InvalidInput(f"{error}: add --against SIDE") from None
-    code = decide_exit_code(made.pairs, has_reference=several.reference is not None, fail_on=fail_on)
+    code = decide_exit_code(made.pairs, has_reference=several.reference_place is not None, fail_on=fail_on)
     if as_json:
         terminal.print_json({**terminal.views_to_plain(made.view), "exit_code": code})
         return code
@@ -222,7 +222,7 @@ def _print_conclusions(
     if decision:
         click.echo(terminal.wrap_text(decision.sentence))
     for each in changed:
-        covered = decision is not None and decision.exit_code and each.what in TIME_MEASURES_WITH_LIMIT
+        covered = decision is not None and decision.exit_code and each.measure in TIME_MEASURES_WITH_LIMIT
         if each.sentence and not covered:
             click.echo(terminal.wrap_text(each.sentence))
     if differences := describe_request_differences(each.detail for each in compared_sides.request_differences):
