@@ -6,6 +6,7 @@ from itertools import permutations
 from statistics import fmean
 
 import pytest
+from benchmarks.interval_coverage import measure_first_days
 
 from pramana.analyse.drift import (
     ALARM,
@@ -175,3 +176,10 @@ def test_day_by_day_the_statistic_is_that_of_the_days_so_far() -> None:
         expected = measure_change_statistic(scores[:days], 28, 0.02)
         assert found.likelihood_ratio_by_day == pytest.approx(expected.likelihood_ratio_by_day, rel=1e-9)
     assert list(iterate_change_statistics(scores[:28], 28, 0.02)) == []
+
+
+def test_the_interval_of_the_first_day_covers_it_at_the_first_alarm() -> None:
+    """A small form of `benchmarks.interval_coverage --first-days`, in its worst world: 94 %, less three standard errors."""
+    found = measure_first_days(ALARM, heavy_tails=True, change=(0.14, 0.06), quiet=20, rounds=120)
+    assert found.total > 60
+    assert found.hits / found.total >= 0.94 - 3 * math.sqrt(0.94 * 0.06 / found.total)
