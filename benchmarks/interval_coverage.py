@@ -397,18 +397,15 @@ CHANGES = ((0.05, 0.02), (0.08, 0.04), (0.12, 0.05), (0.14, 0.06), (0.2, 0.05), 
 
 
 def measure_first_days(
-    level: AlertLevel, heavy_tails: bool, change: tuple[float, float], quiet: int, rounds: int
+    level: AlertLevel, change: tuple[float, float], quiet: int, rounds: int, *, heavy_tails: bool
 ) -> Rate:
     """Return in how many simulated changes that reach a level the true first day is in its interval at that moment."""
     draw = np.random.default_rng(SEED)
     drop, deviation = change
     first, covered, seen = BASELINE_DAYS + quiet, 0, 0
     for _ in range(rounds):
-        noise = (
-            draw.standard_t(3, first + MONTH_DAYS) / math.sqrt(3)
-            if heavy_tails
-            else draw.normal(size=first + MONTH_DAYS)
-        )
+        days = first + MONTH_DAYS
+        noise = draw.standard_t(3, days) / math.sqrt(3) if heavy_tails else draw.normal(size=days)
         scores = noise * deviation + drop * (np.arange(len(noise)) >= first)
         spread = float(np.std(scores[:BASELINE_DAYS], ddof=1))
         tolerance = MIN_TOLERANCE if level is NOTICE else max(MIN_TOLERANCE, spread)
@@ -425,12 +422,10 @@ def measure_first_days(
 def _measure_first_days(rounds: int) -> Worst:
     worst = Worst()
     for level, heavy_tails, change, quiet in product((NOTICE, ALARM), (False, True), CHANGES, (5, 20)):
-        covered, seen = measure_first_days(level, heavy_tails, change, quiet, rounds)
+        covered, seen = measure_first_days(level, change, quiet, rounds, heavy_tails=heavy_tails)
         if seen >= rounds // 4:
-            days = "t days" if heavy_tails else "normal days"
-            worst.add(
-                covered / seen, f"{level.name}, {days}, drop {change[0]}, sd {change[1]}, {quiet} days, {seen} seen"
-            )
+            world = f"{'t' if heavy_tails else 'normal'} days, drop {change[0]}, sd {change[1]}, after {quiet} days"
+            worst.add(covered / seen, f"{level.name}, {world}, {seen} changes")
     return worst
 
 
