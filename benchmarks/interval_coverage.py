@@ -9,13 +9,23 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import beta, binom, norm, t  # type: ignore[import-untyped]
 
 from pramana.analyse.calibration import LabelCounts, correct_rate, measure_agreement
+from pramana.analyse.drift import (
+    ALARM,
+    BASELINE_DAYS,
+    MIN_TOLERANCE,
+    MONTH_DAYS,
+    NOTICE,
+    AlertLevel,
+    iterate_change_statistics,
+)
 from pramana.analyse.interval_registry import REQUIRED_COVERAGE
 from pramana.analyse.intervals import (
     Interval,
@@ -31,6 +41,13 @@ from pramana.analyse.mean_bounds import case_mean_interval, rate_interval
 SEED = 20_261_119
 Numbers = npt.NDArray[Any]
 Intervals = Sequence[Interval]
+
+
+class Rate(NamedTuple):
+    """So many of so many."""
+
+    hits: int
+    total: int
 
 
 class Worst:
@@ -373,14 +390,59 @@ def _measure_judges(rounds: int) -> Worst:
     return worst
 
 
+# ── The first day of a change ──
+
+CHANGES = ((0.05, 0.02), (0.08, 0.04), (0.12, 0.05), (0.14, 0.06), (0.2, 0.05), (0.2, 0.1), (0.3, 0.1))
+"""The drop of a share, and the standard deviation of a day."""
+
+
+def measure_first_days(
+    level: AlertLevel, change: tuple[float, float], quiet: int, rounds: int, *, heavy_tails: bool
+) -> Rate:
+    """Return in how many simulated changes that reach a level the true first day is in its interval at that moment."""
+    draw = np.random.default_rng(SEED)
+    drop, deviation = change
+    first, covered, seen = BASELINE_DAYS + quiet, 0, 0
+    for _ in range(rounds):
+        days = first + MONTH_DAYS
+        noise = draw.standard_t(3, days) / math.sqrt(3) if heavy_tails else draw.normal(size=days)
+        scores = noise * deviation + drop * (np.arange(len(noise)) >= first)
+        spread = float(np.std(scores[:BASELINE_DAYS], ddof=1))
+        tolerance = MIN_TOLERANCE if level is NOTICE else max(MIN_TOLERANCE, spread)
+        statistics = iterate_change_statistics(map(float, scores), BASELINE_DAYS, tolerance)
+        for day, found in enumerate(statistics, BASELINE_DAYS):
+            if found.value >= level.threshold:
+                if day >= first:
+                    low, high = found.likeliest_first_days() or (0, 0)
+                    seen, covered = seen + 1, covered + (low <= first <= high)
+                break
+    return Rate(covered, seen)
+
+
+def _measure_first_days(rounds: int) -> Worst:
+    worst = Worst()
+    for level, heavy_tails, change, quiet in product((NOTICE, ALARM), (False, True), CHANGES, (5, 20)):
+        covered, seen = measure_first_days(level, change, quiet, rounds, heavy_tails=heavy_tails)
+        if seen >= rounds // 4:
+            world = f"{'t' if heavy_tails else 'normal'} days, drop {change[0]}, sd {change[1]}, after {quiet} days"
+            worst.add(covered / seen, f"{level.name}, {world}, {seen} changes")
+    return worst
+
+
 def main() -> int:
     """Print all tables; fail if a coverage is below the bar."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few settings, for a first look")
+    parser.add_argument("--first-days", action="store_true", help="only the first day of a change")
     sizes: Sequence[int] = (*range(5, 101), 150, 200, 300, 500, 750, 1000)
     pairs: Sequence[int] = (5, 6, 8, 10, 15, 25, 50, 75, 100)
     rounds = 2_000
-    if parser.parse_args().quick:
+    options = parser.parse_args()
+    if options.first_days:
+        worst = _measure_first_days(rounds // 4)
+        _print_row("first day of a change", _percent(worst.coverage), worst.setting)
+        return 0 if worst.coverage >= REQUIRED_COVERAGE - 0.0005 else 1
+    if options.quick:
         sizes, pairs, rounds = (5, 10, 25, 75), (6, 25), 200
     results = {"pass rate": _measure_rates(sizes), "lower bound of a pass rate": _measure_lower_bounds(sizes)}
     print()
@@ -391,6 +453,7 @@ def main() -> int:
     results["difference of word error rates"] = _measure_word_errors(rounds)
     results["mean of scores"] = _measure_scores(rounds)
     results["judges"] = _measure_judges(rounds // 8)
+    results["first day of a change"] = _measure_first_days(rounds // 4)
     print()
     _print_row("interval", "lowest coverage", "setting")
     _print_row("---", "---:", "---")

@@ -26,6 +26,7 @@ from pramana.analyse.calibration import (
 from pramana.analyse.changes import CaseMeasurements, measure_changes
 from pramana.analyse.delays import simulate_watch_delay
 from pramana.analyse.drift import (
+    FIRST_DAYS_WEIGHT,
     MAX_IGNORED_CONTRIBUTOR_SHARE,
     MIN_CONTRIBUTORS,
     combine_contributor_statistics,
@@ -355,7 +356,7 @@ def test_a_watch_decides_by_the_statistic_times_its_instruments() -> None:
     assert (found.baseline.low, found.baseline.high) == pytest.approx((low, high))
 
 
-def test_the_likeliest_first_days_are_the_fewest_with_95_percent_of_the_weight() -> None:
+def test_the_likeliest_first_days_are_the_fewest_with_the_weight() -> None:
     draw = random.Random(12)
     scores = [draw.random() + 0.5 * (day >= 33) for day in range(40)]
     found = measure_change_statistic(scores, BASELINE, 0.02)
@@ -365,7 +366,7 @@ def test_the_likeliest_first_days_are_the_fewest_with_95_percent_of_the_weight()
         chosen
         for size in range(1, 13)
         for chosen in [max(combinations(ratios, size), key=lambda days: sum(ratios[day] for day in days))]
-        if sum(ratios[day] for day in chosen) >= 0.95 * found.value
+        if sum(ratios[day] for day in chosen) >= FIRST_DAYS_WEIGHT * found.value
     )
     assert found.likeliest_first_days() == (min(fewest), max(fewest))
 

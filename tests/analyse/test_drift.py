@@ -2,7 +2,9 @@
 
 import math
 import random
+import sys
 from itertools import permutations
+from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -175,3 +177,13 @@ def test_day_by_day_the_statistic_is_that_of_the_days_so_far() -> None:
         expected = measure_change_statistic(scores[:days], 28, 0.02)
         assert found.likelihood_ratio_by_day == pytest.approx(expected.likelihood_ratio_by_day, rel=1e-9)
     assert list(iterate_change_statistics(scores[:28], 28, 0.02)) == []
+
+
+def test_the_interval_of_the_first_day_covers_it_at_the_first_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small form of `benchmarks.interval_coverage --first-days`, in its worst world: 94 %, less three standard errors."""
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[2]), *sys.path])
+    from benchmarks.interval_coverage import measure_first_days
+
+    found = measure_first_days(ALARM, (0.14, 0.06), 20, 120, heavy_tails=True)
+    assert found.total > 60
+    assert found.hits / found.total >= 0.94 - 3 * math.sqrt(0.94 * 0.06 / found.total)

@@ -93,7 +93,7 @@ def test_an_empty_recording_is_a_valid_wav() -> None:
         (make_wav(b"\0" * 8, 8, bits=8), "not 16-bit PCM"),
         (make_wav(b"\0" * 8, 8, kind=3, bits=32), "not 16-bit PCM"),
         (make_wav(b"\0" * 8, 8, channels=0), "not 16-bit PCM"),
-        (make_wav(b"", 0)[:36], "no data"),
+        (make_wav(b"", 0)[:36], "its data chunk"),
     ],
 )
 def test_a_recording_other_than_16_bit_wav_is_refused(data: bytes, reason: str) -> None:

@@ -164,16 +164,29 @@ REGISTERED_INTERVALS = (
         lowest_coverage=0.94,
         settings="pass rates 0.5 to 0.95, judges right in 80 to 98 %, 60 to 200 labels of 300 replies",
     ),
+    RegisteredInterval(
+        name="first day of a change",
+        purpose="Between which days a change that a watch sees has begun",
+        functions=("analyse.drift:ChangeStatistic.likeliest_first_days",),
+        fields=(),
+        method="The fewest candidate days with 99.95 % of the statistic, and the days between them",
+        checked_by="simulation",
+        lowest_coverage=0.95,
+        settings="at the first notice or alarm; normal days and t with 3 degrees of freedom; drops of 2 to 4 "
+        "standard deviations of a day, 5 or 20 days after a baseline of 28",
+    ),
 )
 
 PRINTING_MODULES = (
     "analyse.changes",
     "analyse.comparison",
+    "analyse.watch_sentences",
     "app.briefs",
     "app.comparison_tables",
     "app.comparisons",
     "app.models",
     "app.views",
+    "app.watches",
     "library.report",
     "report.briefs",
     "report.comparison_table",
@@ -189,5 +202,6 @@ PRINTING_MODULES = (
     "show.web.pages.comparison_table",
     "show.web.pages.home",
     "show.web.pages.judges",
+    "show.web.pages.watch_report_markup",
 )
 """Modules with a text that names an interval or a confidence."""

@@ -69,7 +69,7 @@ class InstrumentFinding(Struct, frozen=True):
     first_day: str | None = None
     """The likeliest first day of a change."""
     first_days: tuple[str, str] | None = None
-    """The earliest and the latest day on which it may have begun, with 95 % of the weight."""
+    """The earliest and the latest day on which it may have begun: its 95 % interval."""
     today: TodayCheck | None = None
 
     @property

@@ -74,7 +74,7 @@ def _describe_change(level: Level, findings: Mapping[str, InstrumentFinding], re
     if dated is None or dated.first_day is None:
         return begins + ends
     day, among = dated.first_day, dated.first_days
-    between = f", between {among[0]} and {among[1]}" if among and among[0] != among[1] else ""
+    between = f" (95 % interval: {among[0]} to {among[1]})" if among and among[0] != among[1] else ""
     return f"{begins} It probably began on {day}{between}.{ends}"
 
 

@@ -49,7 +49,7 @@ from pramana.watching import confirm_watch, read_feature_days
 PROVIDERS_WITHOUT_LATENCY_INSTRUMENTS = frozenset({"fake", "local", "local-voice", "python", "command"})
 """Providers on this machine: how fast they reply says more about the machine than about the model."""
 FIRST_DAYS_DESCRIPTION = (
-    "The earliest and the latest of the likeliest first days of the change, which make up 95 % of the evidence"
+    "The 95 % interval of the first day of the change: the earliest and the latest day on which it may have begun"
 )
 
 
@@ -181,7 +181,7 @@ class WatchView(View, frozen=True, kw_only=True):
         float | None,
         Meta(
             description="Largest share of unchanged watches whose statistic gets as high as this one's in as many "
-            "days, if days are exchangeable; null: no day is compared with the baseline yet"
+            "days, if days are exchangeable; null: no day is compared with the baseline, or no instrument can tell"
         ),
     ] = None
     adjusted_p_value: Annotated[
@@ -420,13 +420,19 @@ def _make_listed_view(
 def _bound_watch_p_value(
     watch: Watch, findings: Mapping[str, InstrumentFinding], period_days: Sequence[WatchDay]
 ) -> float | None:
-    """Return the p-value of a watch in its period: by the highest statistic that any of its days has had."""
-    compared = max((len(each.scores) - each.baseline.days for each in findings.values() if each.baseline), default=0)
+    """Return the p-value of a watch in its period: by the highest statistic that any of its days has had.
+
+    Instruments that cannot tell are left out, since their days are not exchangeable; None if none can tell.
+    """
+    telling = {
+        name: each for name, each in findings.items() if each.baseline is not None and each.level != "cannot_tell"
+    }
+    compared = max((len(each.scores) - each.baseline.days for each in telling.values() if each.baseline), default=0)
     if compared == 0:
         return None
-    stored = [each.decision["instruments"].values() for each in period_days if each.decision]
-    highest = max((each["notice_statistic"] for day in stored for each in day), default=0.0)
-    highest = max([highest, *(each.notice_statistic for each in findings.values())])
+    stored = [each.decision["instruments"] for each in period_days if each.decision]
+    highest = max((day[name]["notice_statistic"] for day in stored for name in telling if name in day), default=0.0)
+    highest = max([highest, *(each.notice_statistic for each in telling.values())])
     return bound_p_value(highest, len(watch.instruments), compared)
 
 

@@ -42,9 +42,7 @@ def render_change(change: ChangeReportView) -> SafeHtml:
             "p",
             "It probably began on ",
             tag("strong", first),
-            f"; 95 % of the evidence points to a day between {among[0]} and {among[1]}"
-            if among and among[0] != among[1]
-            else None,
+            f" (95 % interval: {among[0]} to {among[1]})" if among and among[0] != among[1] else None,
             ".",
         )
         if first
