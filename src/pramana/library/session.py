@@ -142,7 +142,7 @@ class RunSession:
         if error is not None and not isinstance(error, BudgetSpent):  # a limit ends a run as requested
             error.add_note(_resume_hint(run))
             raise error
-        return await asyncio.to_thread(make_report, self._store, run, self.store_url)
+        return await asyncio.to_thread(make_report, self._store, run, self.store_url, self._functions)
 
 
 def _max_requests_ahead(concurrency: int) -> int:
@@ -212,6 +212,33 @@ def run_blocking(session: RunSession, progress: bool | None) -> Report:
         if report.finished:  # the last result came before the interrupt
             return report
         raise KeyboardInterrupt(f"interrupted; {_resume_hint(report.run)}") from None
+
+
+def wait_for_work(work: Callable[[Stop], Coroutine[Any, Any, _Made]]) -> _Made:
+    """Run a coroutine in a separate thread and wait for it; any exception in the waiting thread stops it."""
+    if _is_in_functions_loop():
+        raise InvalidInput(
+            "a coroutine function cannot wait for judges: it would block the event loop that all coroutine functions "
+            "share; call this from your main program"
+        )
+    stop, running = Stop(), _CancellableTask()
+    done: Future[_Made] = Future()
+    try:
+        _run_in_thread(done, lambda: running.run(work(stop)))
+        _wait_for_end(done, _ProgressRefresher())
+        return done.result()
+    except BaseException as error:
+        if _was_raised_by_run(done, error):
+            raise
+        stop(INTERRUPTED_BY_USER_REASON)
+        if not done.cancel():
+            try:
+                wait((done,), LEFT_STREAM_TIMEOUT_S)
+            finally:  # a second Ctrl-C ends it at once
+                if not done.done():
+                    running.cancel()
+                    wait((done,), CANCEL_TIMEOUT_S)
+        raise
 
 
 def _was_raised_by_run(done: Future[Any], error: BaseException) -> bool:
