@@ -31,7 +31,7 @@ from pramana.app.briefs import (
     without_pooled_rate,
     without_raw_response,
 )
-from pramana.app.comparison_tables import ComparisonTableView, CompareSeveralRequest, compare_several_runs
+from pramana.app.comparison_tables import CompareSeveralRequest, ComparisonTableView, compare_several_runs
 from pramana.app.comparisons import CompareRequest, ComparisonView, Margin, compare_runs
 from pramana.app.local import CANCEL_GRACE_S, ValidationView, continue_run, start_run, validate_files, validate_text
 from pramana.app.runs import RunFilter, list_runs, read_progress, read_result, read_run
