@@ -27,9 +27,12 @@ def prefers_first(prompt: str) -> bool:
 
 def test_a_lambda_that_judged_a_run_is_asked_again_and_what_is_stored_is_not() -> None:
     prompts: list[str] = []
-    report = pramana.evaluate(
-        CASES, model=str.upper, judge=lambda prompt: (prompts.append(prompt), prefers_first(prompt))[1]
-    )
+
+    def keep(prompt: str) -> str:
+        prompts.append(prompt)
+        return prompt
+
+    report = pramana.evaluate(CASES, model=str.upper, judge=lambda prompt: prefers_first(keep(prompt)))
     assert report.pass_rate == 1.0
     prompts.clear()
     bias = get_bias(report.measure_position_bias(5))

@@ -106,7 +106,7 @@ class RejudgingJobs:
             end = replace(self._views[run_id], status="failed", problem=problem)
         finally:
             with self._lock:
-                self._views[run_id] = end or replace(self._views[run_id], status="stopped")
+                self._views[run_id] = replace(self._views[run_id], status="stopped") if end is None else end
                 self._stops.pop(run_id, None)
                 self._threads.pop(run_id, None)
 
@@ -118,7 +118,11 @@ class RejudgingJobs:
 
         working = asyncio.ensure_future(work(show_progress, stop))
         loop = asyncio.get_running_loop()
-        stop.add_callback(lambda: loop.call_later(CANCEL_GRACE_S, working.cancel) and None)
+
+        def cancel_soon() -> None:
+            loop.call_later(CANCEL_GRACE_S, working.cancel)
+
+        stop.add_callback(cancel_soon)
         with suppress(asyncio.CancelledError):
             return await working
         return 0  # it was stopped, and the requests in flight took too long
