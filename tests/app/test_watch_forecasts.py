@@ -83,7 +83,7 @@ def test_there_is_no_forecast_without_a_pass_rate_or_cases_or_once_stopped(store
     assert report_watch(store, store.watches.find(started.id)).watch.forecast is None
 
 
-def test_a_drop_that_is_hardly_seen_is_said_to_be(
+def test_a_drop_that_is_hardly_seen_is_reported_as_such(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch_forecasts, "ASSUMED_DAY_SD", 3.0)

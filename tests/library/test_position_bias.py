@@ -25,7 +25,7 @@ def prefers_first(prompt: str) -> bool:
     return prompt.rstrip().endswith("YES or NO.")
 
 
-def test_a_lambda_that_judged_a_run_is_asked_again_and_what_is_stored_is_not() -> None:
+def test_a_lambda_that_judged_a_run_is_called_again_and_stored_verdicts_cost_nothing() -> None:
     prompts: list[str] = []
 
     def keep(prompt: str) -> str:

@@ -180,7 +180,8 @@ def join_lines(result: Result) -> str:
     return " ".join(result.stdout.split())
 
 
-def test_a_watch_without_anything_to_measure_says_so_and_exits_with_4(days: DayClock) -> None:
+@pytest.mark.usefixtures("days")
+def test_a_watch_without_anything_to_measure_says_so_and_exits_with_4() -> None:
     watch = start("--instruments", "answers")
     checked = drift("check", watch)
     assert checked.return_value == 4
@@ -191,7 +192,8 @@ def test_a_watch_without_anything_to_measure_says_so_and_exits_with_4(days: DayC
     assert drift("check", watch).return_value == 4
 
 
-def test_the_start_of_a_watch_says_what_it_could_see_marked_as_assumed(days: DayClock) -> None:
+@pytest.mark.usefixtures("days")
+def test_the_start_of_a_watch_says_what_it_could_see_marked_as_assumed() -> None:
     watch = start()
     said = drift("start", "fake:fixed=yes", "suite.jsonl", "--instruments", "pass-rate").stdout
     assert "Assumed, once the baseline is complete: with 3 cases a day" in " ".join(said.split())

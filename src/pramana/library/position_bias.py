@@ -10,11 +10,10 @@ from typing import Any
 
 from pramana.analyse.numbers import pluralise
 from pramana.app.rejudging import RejudgeRequest, Rejudging, plan_rejudging, rejudge
-from pramana.errors import BudgetSpent, InvalidInput
-from pramana.library import reword_errors_for_python
+from pramana.errors import BudgetSpent, InvalidInput, PramanaError
 from pramana.library.named_models import read_judges
-from pramana.library.options import Judge, make_unexpected_option_error
-from pramana.library.session import get_functions_loop, wait_for_work
+from pramana.library.options import Judge, make_unexpected_option_error, reword_for_python
+from pramana.library.threads import get_functions_loop, wait_for_work
 from pramana.model import Run
 from pramana.providers.accounts import PassedFunctions
 from pramana.request import Limits, check_struct_values
@@ -23,7 +22,6 @@ from pramana.run.engine import Stop
 from pramana.store import open_store
 
 
-@reword_errors_for_python
 def ask_judges_again(
     store_url: str,
     run: Run,
@@ -37,6 +35,24 @@ def ask_judges_again(
     `functions` are those that were passed to `evaluate`, by path; `judge` names the judges or has their functions.
     """
     __tracebackhide__ = True
+    try:
+        unanswered = _ask(store_url, run, request, judge, functions, limits)
+    except PramanaError as error:
+        raise (worded := reword_for_python(error)) from worded.__cause__
+    if unanswered:
+        failed = f"{pluralise(unanswered, 'request')} to the judges failed; call it again to repeat them"
+        warnings.warn(failed, stacklevel=3)
+
+
+def _ask(
+    store_url: str,
+    run: Run,
+    request: RejudgeRequest,
+    judge: Judge | None,
+    functions: Mapping[str, Callable[..., Any]],
+    limits: Mapping[str, Any],
+) -> int:
+    """Ask the judges again and return how many requests failed."""
     if unknown := [name for name in limits if name not in Limits.__struct_fields__]:
         raise make_unexpected_option_error("measure_position_bias", unknown[0])
     allowed = Limits(**limits)
@@ -53,13 +69,10 @@ def ask_judges_again(
             return await rejudge(store, run, rejudging, allowed, stop=stop, reach=reach)
 
         try:
-            unanswered = wait_for_work(work) if rejudging.questions else 0
+            return wait_for_work(work) if rejudging.questions else 0
         except BudgetSpent as error:
             error.add_note("the verdicts so far are stored; raise the limit and call it again to continue")
             raise
-    if unanswered:
-        failed = f"{pluralise(unanswered, 'request')} to the judges failed; call it again to repeat them"
-        warnings.warn(failed, stacklevel=5)
 
 
 def _refuse_other_judges(rejudging: Rejudging, named: tuple[str, ...]) -> None:

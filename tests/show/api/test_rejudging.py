@@ -19,7 +19,7 @@ def wait_for_job(run: Run) -> None:
             each.join(30)
 
 
-def test_judges_are_asked_again_in_the_background_and_the_report_has_their_position_bias(client: Client) -> None:
+def test_position_bias_is_measured_in_the_background_and_shown_in_the_report(client: Client) -> None:
     assert client.store
     run = evaluate_with_judge(client.store, "fake:fixed=YES")
     path = f"/api/runs/{run.id}/rejudging"
