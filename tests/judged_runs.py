@@ -4,8 +4,11 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from pramana import planning
+from pramana.bench import execute
 from pramana.hash import hash_case
 from pramana.model import Assertion, Case, Check, Facets, Outcome, Plan, Reply, Result, ResultKey, Run, Target, Turn
+from pramana.request import Limits, RunRequest
 from pramana.store.store import Store
 
 QUESTION = "Is it polite?"
@@ -65,6 +68,14 @@ def add_judged_run(
         threads.submit(lambda: asyncio.run(write())).result()
     store.queue.finish(run.id, "a test", "finished")
     return store.runs.read(run.id)
+
+
+def evaluate_with_judge(store: Store, judge: str, case_count: int = 3) -> Run:
+    """Evaluate `fake:echo` in this process, with replies that this judge judges."""
+    cases = tuple(make_judged_case(number) for number in range(case_count))
+    run = planning.create_run(store, RunRequest(cases=cases, models=("fake:echo",), judge=judge))
+    with ThreadPoolExecutor(1) as threads:  # an event loop may be running in this one
+        return threads.submit(lambda: asyncio.run(execute(store, run, Limits()))).result()
 
 
 def judge_again(store: Store, run: Run, verdicts: Iterable[bool], judge: str) -> None:

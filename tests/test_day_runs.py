@@ -14,7 +14,7 @@ from sqlalchemy import update
 from pramana import settings
 from pramana.analyse.border_prompts import rank_by_expected_shift_above_noise
 from pramana.analyse.instruments import DayFeatures, PromptDay
-from pramana.app.watches import read_watch, start_watch
+from pramana.app.watches import list_watches, read_watch, start_watch
 from pramana.border_search import choose_border_prompts, find_border_prompts
 from pramana.day_runs import (
     DAILY_ANSWER_CALLS,
@@ -146,6 +146,24 @@ def test_a_model_that_always_answers_the_same_has_no_border_prompts_and_is_watch
         f"No border prompt was found in {sent - CASES} calls on 2026-03-01: the answers were always the same, or "
         "empty. The watch goes on without this instrument."
     )
+
+
+def test_a_watch_whose_only_instrument_found_nothing_to_measure_says_so_and_what_to_do(
+    store: Store, days: DayClock
+) -> None:
+    bench = Bench(store, days, instruments=("answers",))
+    assert bench.view.sentence.startswith("Collecting the baseline")
+    bench.model.pass_rate = 1.0  # always yes
+    bench.measure(0)
+    bench.measure(1)
+    view = bench.view
+    assert (view.level, view.findings[0].level) == ("cannot_tell", "collecting")
+    assert view.sentence == (
+        "Nothing can be measured: the only instrument, answers, found nothing to measure on this model. Stop this "
+        "watch, and start one with other instruments, such as pass-rate and length."
+    )
+    assert (view.findings[0].note or "").endswith("the answers were always the same, or empty.")
+    assert list_watches(store)[0].sentence == view.sentence
 
 
 def test_a_search_without_any_answer_decides_nothing(store: Store, days: DayClock) -> None:

@@ -216,7 +216,7 @@ def test_an_interrupt_before_waiting_stops_the_run(
 ) -> None:
     asked: list[str] = []
     first = threading.Event()
-    start = session._run_in_thread
+    start = session.run_in_thread
 
     def model(prompt: str) -> str:
         asked.append(prompt)
@@ -229,7 +229,7 @@ def test_an_interrupt_before_waiting_stops_the_run(
         assert first.wait(LONGEST_S)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session, "_run_in_thread", interrupted_start)
+    monkeypatch.setattr(session, "run_in_thread", interrupted_start)
     with pytest.raises(KeyboardInterrupt, match="interrupted; 1 of 8 results are stored; resume with"):
         pramana.evaluate(CASES, model=model, concurrency=1)
     assert len(asked) == 1

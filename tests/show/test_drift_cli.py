@@ -178,3 +178,24 @@ def test_a_list_of_several_watches_says_what_to_expect_of_all_together(days: Day
 
 def join_lines(result: Result) -> str:
     return " ".join(result.stdout.split())
+
+
+@pytest.mark.usefixtures("days")
+def test_a_watch_without_anything_to_measure_says_so_and_exits_with_4() -> None:
+    watch = start("--instruments", "answers")
+    checked = drift("check", watch)
+    assert checked.return_value == 4
+    said = " ".join(checked.stdout.split())
+    assert said.startswith("Nothing can be measured: the only instrument, answers, found nothing to measure")
+    assert "start one with other instruments" in said
+    assert "Collecting" not in drift("show", watch).stdout
+    assert drift("check", watch).return_value == 4
+
+
+@pytest.mark.usefixtures("days")
+def test_the_start_of_a_watch_says_what_it_could_see_marked_as_assumed() -> None:
+    watch = start()
+    said = drift("start", "fake:fixed=yes", "suite.jsonl", "--instruments", "pass-rate").stdout
+    assert "Assumed, once the baseline is complete: with 3 cases a day" in " ".join(said.split())
+    assert all(count_columns(line) <= 80 for line in said.splitlines())
+    assert read_json("show", watch)["forecast"]["cases"] == 3

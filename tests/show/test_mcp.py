@@ -730,3 +730,29 @@ def test_watches_are_listed_with_their_state_and_alerts(folder: Path) -> None:
             assert ([each["id"] for each in named["watches"]], named["alerts"]) == ([found["id"]], [])
 
     run(work())
+
+
+def test_compare_returns_a_table_for_three_models_of_a_run_and_for_further_runs(folder: Path) -> None:
+    async def compare() -> None:
+        async with Client(server_parameters(folder)) as client:
+            models = ["fake:fixed=Rome Paris", "fake:fixed=Rome", "fake:fixed=none"]
+            made = await call_tool(client, "run", paths=["capitals.jsonl"], models=models)
+            table = await call_tool(client, "compare", base=made["id"])
+            assert [(each["model"], each["passed"]) for each in table["sides"]] == [
+                ("fake:fixed=Rome Paris", 2), ("fake:fixed=Rome", 1), ("fake:fixed=none", 0),
+            ]  # fmt: skip
+            assert (len(table["pairs"]), table["comparisons"], table["against"]) == (3, 3, None)
+            said = read_text(await client.call_tool("compare", {"base": made["id"]}))
+            assert said.startswith(f"3 models of {table['sides'][0]['title']}")
+            one = await call_tool(client, "compare", base=made["id"], against="fake:fixed=none")
+            assert (len(one["pairs"]), one["against"]) == (2, one["sides"][2]["name"])
+            two = await call_tool(client, "compare", base=made["id"], model=models[0], newModel=models[2])
+            assert [each["direction"] for each in two["flips"]] == ["lost", "lost"], "two models are compared in detail"
+
+            runs = [(await call_tool(client, "run", paths=["capitals.jsonl"], models=[each]))["id"] for each in models]
+            several = await call_tool(client, "compare", base=runs[0], new=runs[1], more=[runs[2]])
+            assert [each["run"] for each in several["sides"]] == runs
+            said, _ = await call_failing_tool(client, "compare", base=runs[0], more=["r0"])
+            assert "r0" in said
+
+    run(compare())

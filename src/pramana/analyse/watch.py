@@ -7,7 +7,7 @@ the next one. Pure functions.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean
 from typing import Literal
 
@@ -218,10 +218,14 @@ class ReachedLevel(Struct, frozen=True):
     first_days: tuple[str, str] | None = None
 
 
-def decide_state(findings: Mapping[str, InstrumentFinding], reached: Sequence[ReachedLevel]) -> Level:
+def decide_state(
+    findings: Mapping[str, InstrumentFinding], reached: Sequence[ReachedLevel], unusable: Collection[str] = ()
+) -> Level:
     """Return the state of a watch: a level that its period has reached stays until a new period begins.
 
-    `reached` are the alerts of the period.
+    `reached` are the alerts of the period, and `unusable` the instruments that found nothing to measure.
     """
+    if findings and not reached and all(name in unusable for name in findings):
+        return "cannot_tell"
     levels = [*(each.level for each in findings.values()), *(each.level for each in reached)]
     return find_highest_level(levels)

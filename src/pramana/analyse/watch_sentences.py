@@ -1,6 +1,6 @@
 """What a watch found, in sentences: findings in, text out. The same sentences for alerts, terminal and pages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pramana.analyse.drift import ALARM, MAX_RANK_CORRELATION, NOTICE
@@ -13,21 +13,36 @@ MAX_MEASURED_DAY_CORRELATION = 0.65
 
 
 def describe_state(
-    level: Level, findings: Mapping[str, InstrumentFinding], reached: Sequence[ReachedLevel] = ()
+    level: Level,
+    findings: Mapping[str, InstrumentFinding],
+    reached: Sequence[ReachedLevel] = (),
+    unusable: Collection[str] = (),
 ) -> str:
-    """Return the state of a watch as one sentence."""
+    """Return the state of a watch as one sentence; `unusable` are the instruments that found nothing to measure."""
+    if findings and not reached and all(name in unusable for name in findings):
+        return _describe_nothing_to_measure(findings)
+    measured = {name: each for name, each in findings.items() if name not in unusable} or findings
     match level:
         case "collecting":
-            return _describe_collecting(findings)
+            return _describe_collecting(measured)
         case "cannot_tell":
-            return _describe_unknown(findings)
+            return _describe_unknown(measured)
         case "quiet":
             since = max(
                 (len(each.scores) - each.baseline.days for each in findings.values() if each.baseline), default=0
             )
-            return f"Quiet: no change seen in the {pluralise(since, 'day')} since the baseline.{_name_silent(findings)}"
+            return f"Quiet: no change seen in the {pluralise(since, 'day')} since the baseline.{_name_silent(measured)}"
         case "notice" | "alarm":
             return _describe_change(level, findings, reached)
+
+
+def _describe_nothing_to_measure(findings: Mapping[str, InstrumentFinding]) -> str:
+    names = " and ".join(name.replace("_", " ") for name in findings)
+    which = f"the only instrument, {names}," if len(findings) == 1 else f"all instruments, {names},"
+    return (
+        f"Nothing can be measured: {which} found nothing to measure on this model. Stop this watch, and start one with "
+        "other instruments, such as pass-rate and length."
+    )
 
 
 def _describe_collecting(findings: Mapping[str, InstrumentFinding]) -> str:

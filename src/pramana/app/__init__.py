@@ -21,6 +21,7 @@ from pramana.app.findings import ComputationCache, RunSummaries
 from pramana.app.judge_marks import JudgeMarks
 from pramana.app.known_suites import KnownSuites
 from pramana.app.pulls import Downloads
+from pramana.app.rejudging_jobs import RejudgingJobs
 from pramana.app.spending import LocalProgramSettings
 from pramana.app.tail import EventTail
 from pramana.errors import PramanaError
@@ -137,6 +138,8 @@ class App:
     """Set in a program that only this account's user can reach; enables the use cases of `app.local`."""
     downloads: Downloads = field(default_factory=Downloads)
     """Downloads of weights by this process."""
+    rejudging_jobs: RejudgingJobs = field(default_factory=RejudgingJobs)
+    """Judges that this process asks again."""
     streams: OpenStreams = field(init=False)
     """The open event streams and the WebSockets of pages."""
 

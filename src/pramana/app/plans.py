@@ -30,6 +30,7 @@ from pramana.analyse.power import (
 from pramana.app import App, User, use_case
 from pramana.app.providers import make_server_reach
 from pramana.app.views import View
+from pramana.app.watch_forecasts import ASSUMED_DAY_SD, ASSUMED_PASS_RATE
 from pramana.app.watches import read_watch
 from pramana.errors import InvalidInput, Problem, quote_text
 from pramana.request import RunRequest, check_struct_values
@@ -104,7 +105,7 @@ class DetectionPlanRequest(Struct, frozen=True, kw_only=True):
         Share,
         Meta(title="Loss to detect", description="Loss of the pass rate to detect, as a share: 0.05 is five points"),
     ]
-    pass_rate: Annotated[Share, Meta(title="Pass rate", description="Pass rate before the change")] = 0.9
+    pass_rate: Annotated[Share, Meta(title="Pass rate", description="Pass rate before the change")] = ASSUMED_PASS_RATE
     repeats: Annotated[int, Meta(ge=1, le=1_000, title="Repeats per case", description="Repeats per case")] = 1
     flips: Annotated[
         Annotated[float, Meta(ge=0, le=0.5)] | None,
@@ -120,7 +121,7 @@ class DetectionPlanRequest(Struct, frozen=True, kw_only=True):
             title="Day-to-day deviation",
             description="Standard deviation, in logits, between days on which nothing changed",
         ),
-    ] = 0.5
+    ] = ASSUMED_DAY_SD
     margin: Annotated[
         Share,
         Meta(title="Margin", description="Loss that a comparison should rule out if nothing changed, as a share"),

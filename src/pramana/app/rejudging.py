@@ -1,13 +1,15 @@
-"""Rejudging: judged replies in; the verdicts of the same judges out, when asked again and with rearranged prompts.
+"""RejudgingPlan: judged replies in; the verdicts of the same judges out, when asked again and with rearranged prompts.
 
 Each drawn reply is judged once more with the same prompt, and once with the two answers in the other order; on request,
 once with the criterion after the reply. Verdicts that are stored already are not asked for again. Replies are never
-taken from the cache. What is current in the run stays as it is.
+taken from the cache. What is current in the run stays as it is. The command line and Python wait for the judges; a
+server asks them in the background.
 """
 
 import asyncio
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -15,6 +17,9 @@ from msgspec.structs import replace
 from pramana import settings
 from pramana.analyse.judgements import JUDGE, RUBRIC
 from pramana.analyse.labelling import JudgedReply, draw_replies, list_verdicts, make_task_name, name_criteria
+from pramana.app import App, User, use_case
+from pramana.app.providers import make_server_reach
+from pramana.app.rejudging_jobs import RejudgingJobView
 from pramana.app.views import View
 from pramana.bench import Progress, ProgressCallback
 from pramana.errors import InvalidInput, StateConflict
@@ -35,13 +40,14 @@ from pramana.store.rejudgements import Rejudgement
 from pramana.store.store import Store
 
 MAX_DRAWN_REPLIES = 10_000
+STOPPED_BY_USER_REASON = "stopped by a user"
 NOTHING_TO_REJUDGE = (
     "no reply of this run was judged by a model with the prompts of this version of Pramana; judge the replies first: "
     "pramana rescore"
 )
 
 
-class RejudgeRequest(Struct, frozen=True, kw_only=True):
+class RejudgeRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     """Which judged replies are judged again, and how."""
 
     count: Annotated[int, Meta(ge=1, le=MAX_DRAWN_REPLIES, description="How many replies are drawn")] = 100
@@ -109,9 +115,13 @@ class RejudgingView(View, frozen=True, kw_only=True):
     stored: Annotated[int, Meta(description="Verdicts that are stored already and are not asked for again")]
     calls: int
     estimated_cost_usd: Annotated[float | None, Meta(description="Null if it is not known")]
+    job: Annotated[
+        RejudgingJobView | None,
+        Meta(description="The newest job of the server that asks the judges of this run again; null if there was none"),
+    ] = None
 
 
-def rejudging_view(run: Run, rejudging: RejudgingPlan) -> RejudgingView:
+def rejudging_view(run: Run, rejudging: RejudgingPlan, job: RejudgingJobView | None = None) -> RejudgingView:
     """Return what it takes to judge replies again."""
     return RejudgingView(
         run_id=run.id,
@@ -121,6 +131,7 @@ def rejudging_view(run: Run, rejudging: RejudgingPlan) -> RejudgingView:
         stored=rejudging.stored_count,
         calls=rejudging.call_count,
         estimated_cost_usd=rejudging.estimated_cost_usd,
+        job=job,
     )
 
 
@@ -191,20 +202,14 @@ async def rejudge(
     An answer without a readable verdict is stored, because it has been paid for. Raises only the error that ended it.
     """
     stop = Stop() if stop is None else stop
-    reach = with_registered_providers(store, reach or ProviderAccess())
-    targets = {name: _find_target(run.plan, name, reach) for name in rejudging.judges}
-    prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
-    asked = replace(
-        run.plan, targets=tuple(targets.values()), judge=None, other_judges=(), embedder=None, stt=None, scorers=()
-    )
-    refuse_unknown_prices(asked, prices, limits, reach)
-    budget = Budget(max_cost_usd=limits.max_cost_usd, max_total_tokens=limits.max_total_tokens)
     unstored: list[Rejudgement] = []
     unanswered_count = 0
 
-    async with RunClients(limits, budget, prices.cost, stop, reach) as accounts:
-        for each in targets.values():
-            accounts.get_text_client(each)  # refuses a missing key before any reply is judged
+    async with _open_judges(store, run, rejudging, limits, stop, reach) as opened:
+        accounts, targets, budget = opened
+        if limits.deadline_s:
+            reason = f"the time limit of {limits.deadline_s:g} s was reached"
+            asyncio.get_running_loop().call_later(limits.deadline_s, stop, reason)
 
         async def ask(question: _Question) -> Result:
             nonlocal unanswered_count
@@ -237,6 +242,33 @@ async def rejudge(
     return unanswered_count
 
 
+class _OpenJudges(NamedTuple):
+    """The judges that are asked again, by name, and what they have cost."""
+
+    accounts: RunClients
+    targets: Mapping[str, Target]
+    budget: Budget
+
+
+@asynccontextmanager
+async def _open_judges(
+    store: Store, run: Run, rejudging: RejudgingPlan, limits: Limits, stop: Stop, reach: ProviderAccess | None
+) -> AsyncIterator[_OpenJudges]:
+    """Open the judges; refuse one that cannot be reached from here, or whose key or price is missing."""
+    reach = with_registered_providers(store, reach or ProviderAccess())
+    targets = {name: _find_target(run.plan, name, reach) for name in rejudging.judges}
+    prices = Prices.load(settings.prices_file_path(), store.prices.read_rates())
+    asked = replace(
+        run.plan, targets=tuple(targets.values()), judge=None, other_judges=(), embedder=None, stt=None, scorers=()
+    )
+    refuse_unknown_prices(asked, prices, limits, reach)
+    budget = Budget(max_cost_usd=limits.max_cost_usd, max_total_tokens=limits.max_total_tokens)
+    async with RunClients(limits, budget, prices.cost, stop, reach) as accounts:
+        for each in targets.values():
+            accounts.get_text_client(each)
+        yield _OpenJudges(accounts, targets, budget)
+
+
 def _empty_and_return(made: list[Rejudgement]) -> list[Rejudgement]:
     """Empty a list and return what it held."""
     taken, made[:] = made[:], ()
@@ -247,8 +279,11 @@ def _find_target(plan: Plan, name: str, reach: ProviderAccess) -> Target:
     """Return a judge of a run by its name; raise an error if it exists only in another program."""
     known = (each for each in (*plan.judges, *plan.targets) if each.typed == name)
     target = next(known, None) or resolve_model(name, reach)
-    if lost := reach.explain_unavailable_judge(target):
-        raise InvalidInput(lost)
+    if reach.explain_unavailable_judge(target):
+        raise InvalidInput(
+            f"{name} cannot be asked again from here: it exists only in the program that started the run; pass the "
+            "function in Python, report.measure_position_bias(judge=FUNCTION), or put it in a module"
+        )
     return target
 
 
@@ -270,3 +305,56 @@ def _make_rejudgement(question: _Question, check: Check) -> Rejudgement:
         question.earlier.outcome is Outcome.PASSED,
         check,
     )
+
+
+# ── Use cases of a server ──
+
+
+@use_case("viewer", "heavy")
+def read_rejudging(app: App, _: User, reference: str, request: RejudgeRequest) -> RejudgingView:
+    """Return what it takes to judge replies of a run again, and the progress of the server's job; nothing is sent."""
+    run = app.store.runs.find_as_of_scoring(reference)
+    job = app.rejudging_jobs.status(run.id)  # read first: what a job that ends meanwhile has stored is then counted
+    return rejudging_view(run, plan_rejudging(app.store, run, request), job)
+
+
+@use_case("viewer", "event_loop")
+def read_rejudging_job(app: App, _: User, run_id: str) -> RejudgingJobView | None:
+    """Return the newest job of this server that asks the judges of a run again; None if there was none."""
+    return app.rejudging_jobs.status(run_id)
+
+
+@use_case("editor", "heavy")
+def start_rejudging(app: App, _: User, run_id: str, request: RejudgeRequest, limits: Limits) -> RejudgingView:
+    """Have this server judge replies again, within these limits; return what it takes and the job."""
+    run = app.store.runs.read(run_id)
+    if app.api_only:
+        raise StateConflict(
+            "this process sends nothing to models (--api-only); start it on the machine that executes the runs: "
+            f"pramana judge swap {run.id}"
+        )
+    rejudging = plan_rejudging(app.store, run, request)
+    if rejudging.questions:
+        reach = make_server_reach(app)
+        asyncio.run(_check_judges(app.store, run, rejudging, limits, reach))
+
+        async def work(on_progress: ProgressCallback, stop: Stop) -> int:
+            return await rejudge(app.store, run, rejudging, limits, on_progress=on_progress, stop=stop, reach=reach)
+
+        app.rejudging_jobs.start(run.id, len(rejudging.questions), work)
+    return rejudging_view(run, rejudging, app.rejudging_jobs.status(run.id))
+
+
+async def _check_judges(
+    store: Store, run: Run, rejudging: RejudgingPlan, limits: Limits, reach: ProviderAccess
+) -> None:
+    async with _open_judges(store, run, rejudging, limits, Stop(), reach):
+        pass
+
+
+@use_case("editor", "heavy")
+def stop_rejudging(app: App, _: User, run_id: str) -> RejudgingView:
+    """Stop asking the judges of a run again; the verdicts so far are kept."""
+    run = app.store.runs.read(run_id)
+    app.rejudging_jobs.stop(run.id, STOPPED_BY_USER_REASON)
+    return rejudging_view(run, plan_rejudging(app.store, run, RejudgeRequest()), app.rejudging_jobs.status(run.id))

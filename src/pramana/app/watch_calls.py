@@ -121,18 +121,20 @@ def _make_row_of_sent_calls(
     )
 
 
-def explain_unusable_instruments(basis: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return by instrument why a period measures nothing with it."""
+def explain_unusable_instruments(basis: Mapping[str, Any] | None, instruments: Sequence[str]) -> dict[str, str]:
+    """Return by instrument why a period of a watch with these instruments measures nothing with it."""
     found = dict[str, str]()
     pinned = read_pinned_prompts(basis)
     if pinned is not None and not pinned.cases:
         found["answers"] = (
             f"No border prompt was found in {pluralise(pinned.search_calls, 'call')} on {pinned.search_day}: the "
-            "answers were always the same, or empty. The watch goes on without this instrument."
+            "answers were always the same, or empty."
         )
     if (basis or {}).get("has_logprobs") is False:
-        found["logprobs"] = "The endpoint sent no logprobs. The watch goes on without this instrument."
-    return found
+        found["logprobs"] = "The endpoint sent no logprobs."
+    if found.keys() >= {*instruments}:
+        return found
+    return {name: f"{reason} The watch goes on without this instrument." for name, reason in found.items()}
 
 
 def name_instrument_groups(instruments: Sequence[str]) -> list[str]:

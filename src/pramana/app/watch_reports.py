@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from pramana.analyse.instruments import INSTRUMENTS, MeasuredDay
 from pramana.analyse.own_endpoint import EndpointReport, report_endpoint
@@ -18,6 +19,7 @@ from pramana.app.comparisons import comparison_view
 from pramana.app.references import make_run_reference, resolve_sides
 from pramana.app.replies import ReplyPairView
 from pramana.app.views import View
+from pramana.app.watch_forecasts import PASS_RATE_INSTRUMENTS, forecast_watch
 from pramana.app.watches import FIRST_DAYS_DESCRIPTION, WatchDetailView, read_watch
 from pramana.errors import PramanaError
 from pramana.store.store import Store
@@ -129,6 +131,8 @@ def report_watch(store: Store, watch: Watch, examples: int = DEFAULT_EXAMPLE_COU
     count = min(len(days), watch.baseline_days)
     baseline, later = days[:count], days[count:]
     endpoint = report_endpoint(days, watch.baseline_days, len(watch.instruments)) if _has_pass_rate(watch) else None
+    if view.level == "collecting" and endpoint is None and view.is_active:
+        view = replace(view, forecast=forecast_watch(store, watch))
     return WatchReportView(
         watch=view,
         endpoint=_make_endpoint_view(endpoint) if endpoint else None,
@@ -144,7 +148,7 @@ def report_watch(store: Store, watch: Watch, examples: int = DEFAULT_EXAMPLE_COU
 
 
 def _has_pass_rate(watch: Watch) -> bool:
-    return bool({"pass_rate_down", "pass_rate_up"} & {*watch.instruments})
+    return bool(PASS_RATE_INSTRUMENTS & {*watch.instruments})
 
 
 def _make_endpoint_view(report: EndpointReport) -> EndpointView:

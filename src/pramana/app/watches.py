@@ -6,7 +6,7 @@ functions for users of a server.
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -33,6 +33,7 @@ from pramana.app.watch_calls import (
     explain_unusable_instruments,
     measure_instrument_calls,
 )
+from pramana.app.watch_forecasts import AssumedForecastView, forecast_watch
 from pramana.errors import InvalidInput, PramanaError, Problem, quote_text, set_field_path_if_missing, suggest_similar
 from pramana.model import Plan
 from pramana.plan_scoring import refuse_unknown_prices
@@ -216,6 +217,13 @@ class WatchDetailView(WatchView, frozen=True, kw_only=True):
     warnings: Annotated[
         tuple[str, ...], Meta(description="What may keep the days from counting, when the watch is started")
     ] = ()
+    forecast: Annotated[
+        AssumedForecastView | None,
+        Meta(
+            description="What the watch could see after its baseline, as assumed, when the watch is started and in its "
+            "report; null once its own days say so"
+        ),
+    ] = None
 
 
 # ── Starting ──
@@ -246,7 +254,8 @@ def start_watch(
         request, instruments, owner="cli" if is_local else "server", creator=creator, channel=channel
     )
     started = read_watch(store, watch, estimate_instrument_calls(store, request.run, instruments, reach))
-    return replace(started, warnings=_find_budget_warnings(request, plan, prices, reach))
+    warnings = _find_budget_warnings(request, plan, prices, reach)
+    return replace(started, warnings=warnings, forecast=forecast_watch(store, watch))
 
 
 def _find_budget_warnings(request: WatchRequest, plan: Plan, prices: Prices, reach: ProviderAccess) -> tuple[str, ...]:
@@ -331,8 +340,9 @@ def read_watch(store: Store, watch: Watch, calls: tuple[InstrumentCallsView, ...
     period = _find_current_period(periods, days)
     findings = find_instrument_findings(watch.instruments, read_feature_days(store, watch, period), watch.baseline_days)
     alerts = store.watches.list_alerts(watch)
-    notes = explain_unusable_instruments(next(each.basis for each in periods if each.number == period))
-    listed = _make_listed_view(store, watch, findings, [each for each in alerts if each.period == period], days, period)
+    notes = _explain_unusable_instruments(periods, period, watch.instruments)
+    mine = [each for each in alerts if each.period == period]
+    listed = _make_listed_view(store, watch, findings, mine, days, period, notes)
     correlation = max(
         (each.baseline.next_day_rank_correlation for each in findings.values() if each.baseline), default=None
     )
@@ -373,7 +383,17 @@ def _make_watch_view(store: Store, watch: Watch) -> WatchView:
     periods, days = store.watches.list_periods(watch), store.watches.list_days(watch)
     period = _find_current_period(periods, days)
     findings = find_instrument_findings(watch.instruments, read_feature_days(store, watch, period), watch.baseline_days)
-    return _make_listed_view(store, watch, findings, store.watches.list_alerts(watch, period), days, period)
+    alerts, notes = (
+        store.watches.list_alerts(watch, period),
+        _explain_unusable_instruments(periods, period, watch.instruments),
+    )
+    return _make_listed_view(store, watch, findings, alerts, days, period, notes)
+
+
+def _explain_unusable_instruments(
+    periods: Sequence[WatchPeriod], period: int, instruments: Sequence[str]
+) -> dict[str, str]:
+    return explain_unusable_instruments(next(each.basis for each in periods if each.number == period), instruments)
 
 
 def _make_listed_view(
@@ -383,9 +403,10 @@ def _make_listed_view(
     alerts: Sequence[WatchAlert],
     days: Sequence[WatchDay],
     period: int,
+    unusable: Collection[str],
 ) -> WatchView:
     reached = [read_reached_level(each.level, each.day, each.body) for each in alerts]
-    level = decide_state(findings, reached)
+    level = decide_state(findings, reached, unusable)
     mine = [each for each in days if each.period == period]
     spent = (
         [store.results.sum_spending(each.run_id) for each in store.watches.list_runs(watch, days[-1].day)]
@@ -399,7 +420,7 @@ def _make_listed_view(
         model=watch.model,
         is_active=watch.stopped is None,
         level=level,
-        sentence=describe_state(level, findings, reached),
+        sentence=describe_state(level, findings, reached, unusable),
         created_at=watch.created,
         stopped_at=watch.stopped,
         budget_usd_per_day=watch.budget_usd_per_day,

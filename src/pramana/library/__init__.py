@@ -40,9 +40,9 @@ from pramana.library.session import (
     RunWithLimits,
     Stream,
     find_run_to_resume,
-    get_functions_loop,
     run_blocking,
 )
+from pramana.library.threads import get_functions_loop
 from pramana.load import parse_case_path
 from pramana.load.rows import is_data_frame, is_single_case, read_rows
 from pramana.model import Run

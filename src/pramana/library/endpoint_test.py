@@ -13,7 +13,8 @@ from pramana.library.named_models import read_models
 from pramana.library.options import Cases, Model, make_unexpected_option_error
 from pramana.library.report import Report, find_database_url
 from pramana.library.sameness import Sameness, read_sameness
-from pramana.library.session import RunSession, RunWithLimits, get_functions_loop, run_blocking
+from pramana.library.session import RunSession, RunWithLimits, run_blocking
+from pramana.library.threads import get_functions_loop
 from pramana.providers.text.function import function_path
 from pramana.request import Limits
 from pramana.sameness import MAX_CONCURRENT_PAIRS, SamenessRequest, create_sameness_run

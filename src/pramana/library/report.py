@@ -3,7 +3,7 @@
 A `Report` is created once the run has ended. It holds the summary; results stay in the store and are read on demand.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from os import PathLike
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pramana.library.baseline import CheckedBaseline
     from pramana.library.comparison import Comparison, ComparisonTable
     from pramana.library.judge_report import JudgeReport
+    from pramana.library.options import Judge
     from pramana.library.sameness import Sameness
     from pramana.report.exporters import Exporter
     from pramana.store.store import Store
@@ -71,9 +72,16 @@ class Report:
     (0.0, True)
     """
 
-    def __init__(self, run: Run, summary: Summary, store_url: str | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        summary: Summary,
+        store_url: str | None = None,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> None:
+        """Take a run and its summary; `functions` are the models and judges that were passed as functions."""
         self._store_url = store_url or current_database_url()
-        self._run, self._summary = run, summary
+        self._run, self._summary, self._functions = run, summary, functions or {}
 
     # ── The run ──
 
@@ -211,7 +219,7 @@ class Report:
     def judge_report(self) -> "JudgeReport":
         """Return how far the judges of the run agree with people, by the labels of `pramana judge label`.
 
-        It includes their position bias if `pramana judge swap` has measured it.
+        It includes their position bias if `measure_position_bias` or `pramana judge swap` has measured it.
 
         `print(report.judge_report())` shows it as text.
         """
@@ -221,6 +229,31 @@ class Report:
         with closing(open_store(self._store_url)) as store:
             view = make_judge_report(store, self.run)
         return JudgeReport(**{name: getattr(view, name) for name in view.__struct_fields__})
+
+    def measure_position_bias(
+        self, count: int = 100, *, criterion_last: bool = False, judge: "Judge | None" = None, **limits: Any
+    ) -> "JudgeReport":
+        """Ask the judges of the run again, with the same and with swapped answers, and return their report.
+
+        The judges judge `count` replies again; with `criterion_last` they also judge prompts with the criterion after
+        the reply. Verdicts that are stored are not asked for again, and the verdicts of the run stay as they are.
+        Functions that were passed to `evaluate` are called again; for a report from `load_report`, pass them as
+        `judge`. Limits are `max_cost_usd`, `max_total_tokens`, `deadline_s`, `concurrency` and `timeout_s`.
+
+        >>> import pramana
+        >>> case = {"input": "Say please.", "check": {"type": "llm_judge", "judge_prompt": "Is it polite?"}}
+        >>> report = pramana.evaluate(case, model=str.upper, judge=lambda prompt: prompt.rstrip().endswith("NO."))
+        >>> bias = report.measure_position_bias().judges[0].position_bias
+        >>> bias.repetition.changed, bias.effects[0].changes.changed
+        (0, 1)
+        """
+        from pramana.app.rejudging import RejudgeRequest
+        from pramana.library.position_bias import ask_judges_again
+
+        __tracebackhide__ = True
+        request = RejudgeRequest(count=count, criterion_last=criterion_last)
+        ask_judges_again(self._store_url, self._run, request, judge, self._functions, limits)
+        return self.judge_report()
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return one flat dictionary per result, with the columns of the CSV export."""
@@ -443,12 +476,17 @@ class Report:
         return render_report(self.run, self.summary, self.failures)
 
 
-def make_report(store: "Store", run: Run, store_url: str | None = None) -> Report:
+def make_report(
+    store: "Store",
+    run: Run,
+    store_url: str | None = None,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+) -> Report:
     """Return the report of a run; it reads results from the store at the URL, by default the environment's."""
     from pramana.app.calibrations import with_calibrations
 
     run = with_calibrations(store, run)
-    return Report(run, summarise_run(store, run), store_url)
+    return Report(run, summarise_run(store, run), store_url, functions)
 
 
 def current_database_url() -> str:

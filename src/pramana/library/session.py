@@ -6,19 +6,24 @@ A session takes a function that finds or creates a run, and the functions that t
 
 import asyncio
 import math
-import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future, wait
 from contextlib import asynccontextmanager, suppress
-from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pramana import clock, planning, settings
 from pramana.bench import STREAM_CLOSED_REASON, ProgressCallback, execute, reduced_garbage_collection
 from pramana.errors import BudgetSpent, InvalidInput, PramanaError, StoreFailed
 from pramana.library.options import reword_for_python
 from pramana.library.report import Report, current_database_url, make_report
+from pramana.library.threads import (
+    CANCEL_TIMEOUT_S,
+    CancellableTask,
+    is_in_functions_loop,
+    run_in_thread,
+    was_raised_by_work,
+)
 from pramana.model import Run
 from pramana.providers.accounts import PassedFunctions
 from pramana.report.progress import make_progress_display
@@ -38,9 +43,6 @@ REFRESH_INTERVAL_S = 0.2
 """How often the progress is redrawn in a notebook."""
 LEFT_STREAM_TIMEOUT_S = 10.0
 """How long calls under way may take to finish after a stream was left or an exception ended the run."""
-CANCEL_TIMEOUT_S = 5.0
-"""How long a cancelled run may take to store its status."""
-_Made = TypeVar("_Made")
 _ending_streams: dict[str, Future[Any]] = {}
 """Runs of streams that were left early, by id, until they have ended."""
 
@@ -142,7 +144,7 @@ class RunSession:
         if error is not None and not isinstance(error, BudgetSpent):  # a limit ends a run as requested
             error.add_note(_resume_hint(run))
             raise error
-        return await asyncio.to_thread(make_report, self._store, run, self.store_url)
+        return await asyncio.to_thread(make_report, self._store, run, self.store_url, self._functions)
 
 
 def _max_requests_ahead(concurrency: int) -> int:
@@ -182,18 +184,18 @@ def run_blocking(session: RunSession, progress: bool | None) -> Report:
     Any exception in the waiting thread ends the run: Ctrl-C, but also the exception of a signal handler or of a test's
     timeout. No run continues in the background.
     """
-    if _is_in_functions_loop():
+    if is_in_functions_loop():
         raise InvalidInput(
             "a coroutine function cannot call pramana.evaluate or pramana.resume: it would block the event loop that "
             "all coroutine functions share; await pramana.evaluate_async(...) or pramana.resume_async(...) instead"
         )
-    refresher, running = _ProgressRefresher(), _CancellableTask()
+    refresher, running = _ProgressRefresher(), CancellableTask()
     done: Future[Report] = Future()
     try:
-        _run_in_thread(done, lambda: running.run(session.run(progress, refresher)))
+        run_in_thread(done, lambda: running.run(session.run(progress, refresher)))
         return _wait_for_report(done, refresher)
     except BaseException as error:
-        if _was_raised_by_run(done, error):
+        if was_raised_by_work(done, error):
             raise
         session.stop(INTERRUPTED_BY_USER_REASON)
         if done.cancel():  # it has not started, and now never will
@@ -214,33 +216,8 @@ def run_blocking(session: RunSession, progress: bool | None) -> Report:
         raise KeyboardInterrupt(f"interrupted; {_resume_hint(report.run)}") from None
 
 
-def _was_raised_by_run(done: Future[Any], error: BaseException) -> bool:
-    """Return whether the run itself raised the exception."""
-    return done.done() and not done.cancelled() and done.exception() is error
-
-
 def _has_finished(done: "Future[Report]") -> bool:
     return done.done() and done.exception() is None and done.result().finished
-
-
-def _run_in_thread(
-    done: Future[_Made], work: Callable[[], Coroutine[Any, Any, _Made]], on_end: Callable[[], None] = lambda: None
-) -> None:
-    """Run a coroutine in a new thread and event loop, with the caller's context variables.
-
-    `done` receives the result or the exception; if it is cancelled before the thread starts, the coroutine never runs.
-    `on_end` is called in that thread at the end.
-    """
-
-    def run() -> None:
-        if done.set_running_or_notify_cancel():  # from now on, waiters can no longer cancel it
-            try:
-                done.set_result(asyncio.run(work()))
-            except BaseException as error:  # noqa: BLE001 - passed on to the waiting thread
-                done.set_exception(error)
-        on_end()
-
-    threading.Thread(target=copy_context().run, args=(run,), name="pramana-evaluate", daemon=True).start()
 
 
 def _wait_for_end(done: Future[Any], refresher: _ProgressRefresher, timeout_s: float = math.inf) -> None:
@@ -254,57 +231,6 @@ def _wait_for_report(done: "Future[Report]", refresher: _ProgressRefresher) -> R
     report = done.result()
     refresher.refresh(at_once=True)
     return report
-
-
-class _CancellableTask:
-    """The task of a session, so that another thread can cancel it."""
-
-    def __init__(self) -> None:
-        self._task: asyncio.Task[Any] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    async def run(self, work: Coroutine[Any, Any, _Made]) -> _Made:
-        self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
-        return await work
-
-    def cancel(self) -> None:
-        if self._loop and self._task:
-            with suppress(RuntimeError):  # it has just ended
-                self._loop.call_soon_threadsafe(self._task.cancel)
-
-
-_functions_loop: tuple[int, asyncio.AbstractEventLoop] | None = None
-_loop_lock = threading.Lock()
-
-
-def get_functions_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop for coroutine functions passed to `evaluate`.
-
-    There is one per process, because clients keep connections that belong to the loop in which they were opened: with a
-    new loop per run, a client used in two runs would fail in the second. After a fork, a new one is created.
-    """
-    global _functions_loop  # noqa: PLW0603
-    with _loop_lock:
-        if _functions_loop is None or _functions_loop[0] != os.getpid() or _functions_loop[1].is_closed():
-            loop = asyncio.new_event_loop()
-            threading.Thread(target=_keep_loop_running, args=(loop,), name="pramana-functions", daemon=True).start()
-            _functions_loop = os.getpid(), loop
-        return _functions_loop[1]
-
-
-def _keep_loop_running(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop of coroutine functions, and go on if one of them stops it: others wait for it."""
-    asyncio.set_event_loop(loop)
-    while not loop.is_closed():
-        loop.run_forever()
-
-
-def _is_in_functions_loop() -> bool:
-    try:
-        running = asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return _functions_loop is not None and running is _functions_loop[1]
 
 
 # ── Streaming ──
@@ -423,7 +349,7 @@ class Stream:
 
         session.loop = lambda: loop
         self._done = Future()
-        _run_in_thread(self._done, lambda: session.run_and_notify(notify), notify)
+        run_in_thread(self._done, lambda: session.run_and_notify(notify), notify)
 
     def _leave_early(self) -> None:
         done, run_id = self._done, self.run_id

@@ -20,7 +20,7 @@ from pramana.errors import InvalidInput, describe_value
 from pramana.library import make_request_from_arguments, reword_errors_for_python
 from pramana.library.options import Cases, Judge, Model, RunOptions
 from pramana.library.report import current_database_url
-from pramana.library.session import get_functions_loop
+from pramana.library.threads import get_functions_loop
 from pramana.providers.accounts import PassedFunctions
 from pramana.report.watches import render_report
 from pramana.run.accounts import ProviderAccess

@@ -36,6 +36,8 @@ def render_started(view: WatchDetailView) -> str:
         f"Watch {view.id}: {escape_control_characters(view.model)}, with a baseline of {view.baseline_days} days.",
         f"Instruments: {'; '.join(each.title for each in view.findings)}.",
     ]
+    if view.forecast:
+        lines.append(view.forecast.sentence)
     next_step = f"Measure a day: pramana drift check {_format_reference(view)}"
     wrapped = [wrap_text(each, other_prefix=_INDENT) for each in (*lines, next_step)]
     warnings = list[str]()
@@ -121,6 +123,8 @@ def _render_report_lines(view: WatchReportView) -> Iterator[str]:
         yield wrap_text(sentence)
     if watch.level == "collecting":
         yield wrap_text("To compare two endpoints today, without a baseline: pramana same MODEL_A MODEL_B")
+    if watch.forecast is not None:
+        yield wrap_text(watch.forecast.sentence)
     yield wrap_text(f"Proven: {watch.proof}")
     yield ""
     name = f" {escape_control_characters(watch.name)}" if watch.name else ""

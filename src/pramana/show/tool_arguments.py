@@ -6,6 +6,7 @@ Names are camelCase, as in the API; the Python names are accepted too. Each fiel
 
 from collections.abc import Iterable, Mapping
 from functools import cache
+from types import UnionType
 from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
@@ -82,9 +83,12 @@ def make_input_schema(struct: type[Struct]) -> dict[str, Any]:
 
 
 @cache
-def make_output_schema(struct: type[Struct]) -> dict[str, Any]:
-    """Return the JSON Schema of a tool's structured result."""
-    return _make_object_schema(struct)
+def make_output_schema(result_type: type[Struct] | UnionType) -> dict[str, Any]:
+    """Return the JSON Schema of a tool's structured result, whose root is an object also for one of several types."""
+    if isinstance(result_type, UnionType):
+        either, definitions = msgspec.json.schema_components(get_args(result_type), ref_template="#/$defs/{name}")
+        return {"type": "object", "anyOf": list(either), "$defs": definitions}
+    return _make_object_schema(result_type)
 
 
 def _make_object_schema(struct: type[Struct]) -> dict[str, Any]:

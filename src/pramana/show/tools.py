@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple
 
 import anyio
@@ -30,9 +31,10 @@ from pramana.app.briefs import (
     without_pooled_rate,
     without_raw_response,
 )
+from pramana.app.comparison_tables import CompareSeveralRequest, ComparisonTableView, compare_several_runs
 from pramana.app.comparisons import CompareRequest, ComparisonView, Margin, compare_runs
 from pramana.app.local import CANCEL_GRACE_S, ValidationView, continue_run, start_run, validate_files, validate_text
-from pramana.app.runs import RunFilter, list_runs, read_result, read_run
+from pramana.app.runs import RunFilter, list_runs, read_progress, read_result, read_run
 from pramana.app.views import PageRequest, ResultDetailView, RunDetailView, RunView, View
 from pramana.app.watches import WatchAlertView, WatchView, as_listed
 from pramana.app.watches import list_all as list_watches
@@ -41,6 +43,7 @@ from pramana.bench import Progress, ProgressCallback
 from pramana.errors import BudgetSpent, InvalidInput, NotFound, PramanaError, Problem, quote_text
 from pramana.model import Outcome, RunStatus
 from pramana.report import briefs
+from pramana.report.comparison_table import render_comparison_table
 from pramana.report.watches import render_list as render_watches
 from pramana.request import Limits, PageNumber, RunRequest, Selection
 from pramana.run.engine import INTERRUPTED_BY_USER_REASON, Stop
@@ -82,7 +85,8 @@ class Tool(NamedTuple):
     title: str
     description: str
     arguments_type: type[Struct]
-    result_type: type[Struct]
+    result_type: type[Struct] | UnionType
+    """The type of the result, or the types of two kinds of results."""
     execute: Callable[[ToolCallContext, Any], Awaitable[ToolAnswer]]
     read_only: bool = True
 
@@ -232,11 +236,17 @@ class FailuresArguments(_Arguments, frozen=True, kw_only=True):
 
 
 class CompareArguments(_Arguments, frozen=True, kw_only=True):
-    """The two runs to compare."""
+    """The runs to compare: two, or more for a table."""
 
     base: _RunId
     new: Annotated[
-        _RunId | None, Meta(description="Run to compare with base; if omitted, two models of base are compared")
+        _RunId | None, Meta(description="Run to compare with base; if omitted, the models of base are compared")
+    ] = None
+    more: Annotated[
+        tuple[_RunId, ...], Meta(max_length=98, description="Further runs; three and more runs make a table of pairs")
+    ] = ()
+    against: Annotated[
+        str | None, Meta(description="In a table: run, or model of the only run, to compare every other side with")
     ] = None
     model: Annotated[str | None, Meta(description="Model to compare, if runs have several")] = None
     new_model: Annotated[str | None, Meta(description="Model to compare on the new side; default: as model")] = None
@@ -444,10 +454,25 @@ async def _call_list_failures(call: ToolCallContext, arguments: FailuresArgument
 
 
 async def _call_compare(call: ToolCallContext, arguments: CompareArguments) -> ToolAnswer:
+    if await _has_several_sides(call, arguments):
+        runs = tuple(each for each in (arguments.base, arguments.new, *arguments.more) if each is not None)
+        names = [name for name in CompareSeveralRequest.__struct_fields__ if name != "run"]
+        several = CompareSeveralRequest(run=runs, **{name: getattr(arguments, name) for name in names})
+        table = await compare_several_runs(call.app, call.credential, several)
+        return ToolAnswer(table, render_comparison_table(table))
     fields = {name: getattr(arguments, name) for name in CompareRequest.__struct_fields__}
     wanted = CompareRequest(**fields | {"new": arguments.new or arguments.base})
     found = await compare_runs(call.app, call.credential, wanted)
     return ToolAnswer(found, briefs.render_comparison(found))
+
+
+async def _has_several_sides(call: ToolCallContext, arguments: CompareArguments) -> bool:
+    """Return whether a comparison has three or more sides, or names a reference, which only a table has."""
+    if arguments.more or arguments.against is not None:
+        return True
+    if arguments.new is not None or arguments.model is not None or arguments.new_model is not None:
+        return False
+    return len((await read_progress(call.app, call.credential, arguments.base)).models) > 2
 
 
 async def _call_check_baseline(call: ToolCallContext, arguments: BaselineArguments) -> ToolAnswer:
@@ -519,12 +544,13 @@ TOOLS: Mapping[str, Tool] = {
         _call_list_failures,
     ),
     "compare": Tool(
-        "Compare two runs",
+        "Compare runs or models",
         "Say which of two runs of the same cases is better, case by case: the answer in a sentence, the difference "
         "with its 95 % interval and p-value, and the cases that flipped, losses first. `verdict` is a regression, an "
-        "improvement, or not proven.",
+        "improvement, or not proven. For a run of three and more models, or with `more` runs, return a table instead: "
+        "`sides` by pass rate, and `pairs` with what is proven of all of them together.",
         CompareArguments,
-        ComparisonView,
+        ComparisonView | ComparisonTableView,
         _call_compare,
     ),
     "baseline": Tool(

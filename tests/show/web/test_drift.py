@@ -115,6 +115,14 @@ def test_a_watch_that_begins_says_how_many_days_are_missing(bench: Bench) -> Non
     expect(state.get_by_role("progressbar", name="Days of the baseline")).to_have_attribute("aria-valuenow", "2")
 
 
+def test_the_page_of_a_young_watch_shows_its_assumed_forecast(bench: Bench) -> None:
+    page = bench.open("/drift/young")
+    expect(page.get_by_text("Assumed, once the baseline is complete: with 3 cases a day")).to_be_visible()
+    forecast = bench.client.get("/api/watches/young/report").data["watch"]["forecast"]
+    assert (forecast["cases"], forecast["change"]) == (3, 0.1)
+    expect(page.get_by_text(forecast["sentence"])).to_be_visible()
+
+
 def test_calls_and_cost_of_each_instrument_are_listed(bench: Bench, axe: Callable[[Page], None]) -> None:
     page = bench.open("/drift/new?model=fake", width=360)
     table = page.get_by_role("table", name="Calls and cost of the instruments")

@@ -12,7 +12,7 @@ from pramana.model import PromptOrder
 from pramana.store import open_store
 from pramana.store.rejudgements import Rejudgement
 
-from ...judged_runs import QUESTION, add_judged_run, make_verdict
+from ...judged_runs import QUESTION, add_judged_run, evaluate_with_judge, make_verdict
 from ...stores import sqlite_store
 from .conftest import Bench, assert_no_sideways_scroll
 from .workbench import workbench
@@ -40,6 +40,7 @@ def module_bench(tmp_path_factory: pytest.TempPathFactory, browser: Browser, run
     home = tmp_path_factory.mktemp("home")
     with closing(open_store(sqlite_store(home / "pramana.sqlite3"))) as store:
         runs["token of bob"] = store.tokens.create("bob", "editor")[1]
+        runs["judged again"] = evaluate_with_judge(store, "fake:fixed=YES", 4).id
         shared = add_judged_run(store, [True, True, False])
         tasks = draw_replies_to_label(store, shared, 3).tasks
         save_labels(store, shared, [LabelRequest(task=each, label="yes") for each in tasks], "ann")
@@ -146,3 +147,27 @@ def test_a_report_shows_the_position_bias_of_a_judge_or_how_to_measure_it(
     axe(page)
     page.goto(f"{bench.url}/judges/{runs['new']}")
     expect(page.get_by_text("Position bias is not measured yet: pramana judge swap")).to_be_visible()
+
+
+def test_position_bias_is_measured_from_the_report_after_its_calls_and_cost_were_shown(
+    bench: Bench, runs: dict[str, str], axe: Callable[[Page], None]
+) -> None:
+    page = bench.open(f"/judges/{runs['judged again']}", width=360)
+    page.get_by_role("button", name="Measure position bias").click()
+    dialog = page.get_by_role("dialog", name="Measure position bias")
+    expect(dialog).to_contain_text("4 of 4 judged replies drawn. 8 calls to fake:fixed=YES")
+    dialog.get_by_label("Replies to judge again").fill("0")
+    dialog.get_by_role("button", name="Start").click()
+    expect(dialog).to_contain_text("Replies to judge again: enter a whole number from 1 to 10,000")
+    dialog.get_by_label("Replies to judge again").fill("3")
+    dialog.get_by_role("checkbox", name="Also judge with the criterion after the reply").click()
+    expect(dialog).to_contain_text("3 of 4 judged replies drawn. 9 calls to fake:fixed=YES")
+    dialog.get_by_role("button", name="Start").click()
+    expect(dialog).to_have_count(0)
+    expect(page.get_by_text("The judges were asked again: 9 of 9 verdicts.")).to_be_visible()
+    judge = page.get_by_role("region", name="Judge fake:fixed=YES")
+    expect(judge).to_contain_text("With the answers swapped, 0 of 3 verdicts changed: 0 %")
+    assert_no_sideways_scroll(page)
+    axe(page)
+    plan = bench.client.get(f"/api/runs/{runs['judged again']}/rejudging?count=4").data
+    assert (plan["stored"], plan["calls"]) == (6, 2)

@@ -91,7 +91,7 @@ def make_app_without_gate(serving: App) -> FastAPI:
             serving.closing.set()
             fresh.cancel()
             serving.downloads.close()
-            closed = [asyncio.to_thread(each.close) for each in (jobs, scheduler) if each]
+            closed = [asyncio.to_thread(each.close) for each in (jobs, scheduler, serving.rejudging_jobs) if each]
             await asyncio.gather(*closed)
 
     app = FastAPI(

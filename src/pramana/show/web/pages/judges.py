@@ -28,6 +28,7 @@ from pramana.report.markup import (
     tag,
 )
 from pramana.show.web.kit import PageContext, frame, make_url, parts
+from pramana.show.web.pages.judge_swap import PositionBiasPanel, can_measure_position_bias
 
 
 @frame.register_page("/judges", "Judges")
@@ -89,17 +90,34 @@ async def show_judge_report_page(context: PageContext) -> None:
     report = await context.call(read_judge_report, context.path["judged_id"])
     run = await context.call(read_progress, report.reference)
     crumbs = (("/judges", "Judges"), (make_url(f"/runs/{report.reference}"), run.name or report.suite))
+
+    async def measure() -> None:
+        await panel.ask_and_start()
+
     with frame.add_page_heading("Report on judges", "How far do the judges of this run agree with people?", crumbs):
         if context.may(read_labelling, save_label) and report.judges:
             parts.add_link_button("Label replies", _make_label_url(report.run_id), "primary")
+        if can_measure_position_bias(context, report):
+            parts.add_button("Measure position bias", measure)
         parts.add_link_button("Run", make_url(f"/runs/{report.reference}"))
     if not report.judges:
         with parts.open_empty_state("No judged replies", "No reply of this run was judged by a model."):
             parts.add_link_button("Other runs", "/judges")
         return
-    parts.add_markup(render_label_summary(report))
-    for each in report.judges:
-        parts.add_markup(render_judge(each, report.run_id))
+
+    async def draw_again() -> None:
+        found = await context.call(read_judge_report, report.reference)
+        if not shown.is_deleted:
+            shown.set_content(_render_judges(found))
+
+    panel = PositionBiasPanel(context, report.run_id, draw_again)
+    await panel.load()
+    shown = parts.add_markup(_render_judges(report))
+
+
+def _render_judges(report: JudgeReportView) -> SafeHtml:
+    judges = (render_judge(each, report.run_id) for each in report.judges)
+    return join_html([render_label_summary(report), *judges])
 
 
 def render_label_summary(report: JudgeReportView) -> SafeHtml:

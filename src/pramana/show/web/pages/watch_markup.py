@@ -121,7 +121,7 @@ def describe_next_step(view: WatchView) -> str:
         case "collecting":
             return "Wait for the days of the baseline."
         case "cannot_tell":
-            return "Start a watch with other cases or more calls a day."
+            return "Start a watch with other cases, other instruments or more calls a day."
         case "quiet":
             return "Nothing to do."
 

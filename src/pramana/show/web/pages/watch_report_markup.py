@@ -128,6 +128,7 @@ def render_facts_beside_statistic(report: WatchReportView) -> SafeHtml:
             _render_confirmations(report.confirmations),
             _render_facts(report),
             _render_endpoint(report.endpoint) if report.endpoint else None,
+            tag("p", report.watch.forecast.sentence, class_="quiet") if report.watch.forecast else None,
         ]
     )
 
