@@ -15,7 +15,7 @@ import pytest
 import pramana
 from pramana import settings
 from pramana.errors import StoreFailed
-from pramana.library import session
+from pramana.library import session, threads
 from pramana.model import Run
 from pramana.run.engine import Stop
 from pramana.store import open_store
@@ -216,7 +216,7 @@ def test_an_interrupt_before_waiting_stops_the_run(
 ) -> None:
     asked: list[str] = []
     first = threading.Event()
-    start = session.run_in_thread
+    start = threads.run_in_thread
 
     def model(prompt: str) -> str:
         asked.append(prompt)

@@ -82,6 +82,12 @@ def test_a_response_without_usable_logprobs_has_none(raw: Any) -> None:
     assert read_first_token_logprobs(make_reply(raw)) == {}
 
 
+def test_an_integer_beyond_all_floats_is_no_logprob() -> None:
+    huge = {"token": "7", "logprob": -(10**400), "top_logprobs": [{"token": "3", "logprob": -1.5}]}
+    raw = json.dumps({"choices": [{"message": {"content": "7"}, "logprobs": {"content": [huge]}}]}).encode()
+    assert read_first_token_logprobs(make_reply(raw)) == {"3": -1.5}
+
+
 def test_logprobs_are_requested_only_from_providers_that_have_them() -> None:
     kinds = [*VARIABLES_BY_KIND, "compatible", "local"]
     asked = {kind for kind in kinds if logprob_parameters(kind)}

@@ -463,7 +463,7 @@ def test_options_of_the_plan_cannot_be_combined_with_resume(tmp_path: Path) -> N
             allowed.append(flag)
     assert allowed == [
         "--max-cost", "--max-total-tokens", "--deadline", "--timeout", "--concurrency", "--fail-under", "--confidence",
-        "--baseline", "--fail-on", "--output", "--id-file", "--cache", "--quiet", "--json",
+        "--baseline", "--fail-on", "--margin", "--output", "--id-file", "--cache", "--quiet", "--json",
     ]  # fmt: skip
     assert {"--tier", "--suite", "--model", "--judge", "--embedder", "--repeat", "--limit", "--seed"} <= set(refused)
     several = CliRunner().invoke(run, ["other.jsonl", "--resume", "latest", "--model", "fake:echo", "--repeat", "7"])

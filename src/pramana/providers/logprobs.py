@@ -67,10 +67,19 @@ def _read_event_logprobs(event: Mapping[str, Any]) -> dict[str, float]:
 def _read_tokens(top: Any, chosen: Mapping[str, Any], text: str, logprob: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for each in (*_keep_dicts(top), chosen):
-        token, value = each.get(text), each.get(logprob)
-        if isinstance(token, str) and isinstance(value, int | float) and math.isfinite(value):
-            found.setdefault(token, float(value))
+        token, value = each.get(text), _read_finite(each.get(logprob))
+        if isinstance(token, str) and value is not None:
+            found.setdefault(token, value)
     return found
+
+
+def _read_finite(value: Any) -> float | None:
+    """Return a number of a response; None if it is none, or too large for a float, as JSON integers may be."""
+    try:
+        number = float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _keep_dicts(value: Any) -> list[Mapping[str, Any]]:

@@ -177,7 +177,7 @@ _OPTIONS_ALLOWED_WITH_RESUME = {
     "--margin",
     type=FiniteRange(0, 100),
     metavar="POINTS",
-    help="With --baseline: acceptable loss, in points [default: 5]",
+    help="With --baseline: acceptable loss [default: 5]",
 )
 @click.option(
     "--output", type=OutputPath(), metavar="FILE", help="Also write results: .json .csv .xml (JUnit) .md .html"
