@@ -135,10 +135,11 @@ def test_a_contributor_counts_from_the_day_after_their_baseline() -> None:
 def test_liars_who_join_when_three_in_ten_allow_it_raise_no_alarm() -> None:
     series = [make_series(f"h{n}", 70, lambda _: 0.9) for n in range(7)]
     for number, first_day in enumerate((2, 10, 20)):
-        ends = first_day + BASELINE_DAYS
-        series.append(
-            make_series(f"l{number}", 70 - first_day, lambda day, ends=ends: 0.9 * (day < ends), first_day=first_day)
-        )
+
+        def lie(day: int, baseline_ends: int = first_day + BASELINE_DAYS) -> float:
+            return 0.9 if day < baseline_ends else 0.0
+
+        series.append(make_series(f"l{number}", 70 - first_day, lie, first_day=first_day))
         assert max(series[-1].alarm.values()) > 10 * ALARM.threshold
     assert decide_public_watch(series).level == "quiet"
 

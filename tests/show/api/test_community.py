@@ -487,7 +487,7 @@ def test_the_public_watch_is_computed_once_a_day_because_only_days_that_are_over
     assert computed == [("m", None), ("m", SUITE), ("m", None)]
 
 
-def test_names_and_hashes_that_nobody_submitted_remove_nothing_from_the_cache(
+def test_unknown_names_and_hashes_remove_nothing_from_the_cache(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed = count_computations(monkeypatch)
@@ -507,7 +507,7 @@ def test_names_and_hashes_that_nobody_submitted_remove_nothing_from_the_cache(
     assert len(computed) == 21, "it is still in the cache"
 
 
-def test_what_arrives_later_changes_no_day_that_is_over(client_per_store: Client) -> None:
+def test_later_results_change_no_day_that_is_over(client_per_store: Client) -> None:
     """Neither newcomers, nor results of past days, nor another suite take an alarm back or make one."""
     client = client_per_store
     for number in range(5):
@@ -517,7 +517,7 @@ def test_what_arrives_later_changes_no_day_that_is_over(client_per_store: Client
     now = clock.now()
     for number in range(12):  # days before and during the drop on which all was well, sent now
         submit_days(client, f"t1{number:07x}", 44, lambda _: 1.0, arrived=now)
-    submit_days(client, "t00000000", 1, lambda _: 1.0, prompts=600, suite_hash=f"sha256:{'c' * 64}")
+    submit_days(client, "t00000000", 1, lambda _: 1.0, prompts=2_700, suite_hash=f"sha256:{'c' * 64}")
     for number in range(5):  # a baseline and a drop, all sent at once
         suite = f"sha256:{'d' * 64}"
         submit_days(
@@ -531,6 +531,23 @@ def test_what_arrives_later_changes_no_day_that_is_over(client_per_store: Client
     assert {each["measuredDays"] for each in found["contributors"]} == {44, 1}, "a backlog is no days"
     assert (told["level"], told["alarmStatistic"]) == ("collecting", 0.0)
     assert {each["measuredDays"] for each in told["contributors"]} == {1}
+
+
+def test_a_result_counts_on_the_day_of_its_arrival_at_most_one_day_after_its_reply(client_per_store: Client) -> None:
+    assert client_per_store.store
+    arrived = datetime(2026, 3, 10, 0, 5, tzinfo=UTC)
+    for number, minutes in enumerate((1, 6, 24 * 60, 24 * 60 + 6)):  # today, yesterday twice, and the day before
+        result = Submission(
+            model_id="m", prompt_id=f"p{number}", output="", suite_hash=SUITE, score=1.0,
+            timestamp=arrived - timedelta(minutes=minutes),
+        )  # fmt: skip
+        with clock.use_clock(FixedClock(arrived)):
+            client_per_store.store.submissions.add(Batch([result]), [True], "t00000001")
+    read = client_per_store.store.contributed_results
+    assert read.count_results("m", SUITE, "2026-03-10") == {}, "the day is not over"
+    assert read.find_suite("m", "2026-03-10") is None
+    counted = {f"p{number}": (1, 1) for number in range(3)}
+    assert read.count_results("m", SUITE, "2026-03-11") == {"t00000001": {"2026-03-10": counted}}
 
 
 def test_the_public_watch_of_a_community_is_as_public_as_its_badges(secure_client: Client) -> None:
