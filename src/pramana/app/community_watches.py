@@ -2,13 +2,18 @@
 
 A contributor is a token that an administrator created; anonymous results never count, and neither do those of unknown
 suites. Anonymous callers may read it where they may submit.
+
+Only days that are over count. Results count on the day on which they arrive, so such a day never changes, and a level
+that was shown stays: it is computed again from the same days.
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from pramana import clock
 from pramana.analyse.drift import ALARM, BASELINE_DAYS, MIN_CONTRIBUTORS, NOTICE
 from pramana.analyse.public_watch import (
     PublicLevel,
@@ -22,13 +27,16 @@ from pramana.app.views import View
 from pramana.errors import NotFound, quote_text
 from pramana.store.store import Store
 
+DAY_CLOSING_TIME = timedelta(minutes=10)
+"""After midnight (UTC), until results that arrived before it are certainly stored."""
+
 
 class CommunityWatchRequest(Struct, frozen=True, kw_only=True):
     """The model and the suite to read."""
 
     model: str
     suite_hash: str | None = None
-    """None: the suite with the most results of contributors."""
+    """None: the suite with the most contributors."""
 
 
 class ContributorView(View, frozen=True, kw_only=True):
@@ -69,19 +77,21 @@ class CommunityWatchView(View, frozen=True, kw_only=True):
 def read_community_watch(app: App, _: User, wanted: CommunityWatchRequest) -> CommunityWatchView:
     """Return whether a model became worse, by the submitted results of at least five contributors.
 
-    Cached until a result of the model is submitted.
+    Computed once a day, because only days that are over count.
     """
-    state = app.store.contributed_results.count_days_and_results(wanted.model)
-    if not state[1]:  # not cached: strangers may ask for any name
-        raise _make_no_results_error(wanted.model)
-    key = (wanted.model, wanted.suite_hash, *state)
-    return app.community_watch_cache.get(key, lambda: compute_community_watch(app.store, wanted))
+    if not app.store.contributed_results.has_series(wanted.model, wanted.suite_hash):
+        raise _make_no_results_error(wanted.model)  # not cached: strangers may ask for any name and any hash
+    open_day = (clock.now() - DAY_CLOSING_TIME).date().isoformat()
+    key = (wanted.model, wanted.suite_hash, open_day)
+    return app.community_watch_cache.get(key, lambda: compute_community_watch(app.store, wanted, open_day))
 
 
-def compute_community_watch(store: Store, wanted: CommunityWatchRequest) -> CommunityWatchView:
-    """Return what the submitted results say now."""
-    suite = wanted.suite_hash or store.contributed_results.find_suite(wanted.model)
-    counts = {} if suite is None else store.contributed_results.count_results(wanted.model, suite)
+def compute_community_watch(store: Store, wanted: CommunityWatchRequest, open_day: str) -> CommunityWatchView:
+    """Return what the submitted results that arrived before a day say."""
+    suite = wanted.suite_hash or store.contributed_results.find_suite_hash_with_most_contributors(
+        wanted.model, open_day
+    )
+    counts = {} if suite is None else store.contributed_results.count_results(wanted.model, suite, open_day)
     if suite is None or not counts:
         raise _make_no_results_error(wanted.model)
     series = [
@@ -116,7 +126,9 @@ def compute_community_watch(store: Store, wanted: CommunityWatchRequest) -> Comm
 
 
 def _make_no_results_error(model: str) -> NotFound:
-    return NotFound(f"no contributor with a token has submitted results of {quote_text(model)} for a known suite")
+    return NotFound(
+        f"no contributor with a token submitted results of {quote_text(model)} for a known suite before today (UTC)"
+    )
 
 
 def _find_last_value(values_by_day: Mapping[str, float]) -> float:

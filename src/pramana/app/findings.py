@@ -76,19 +76,29 @@ class _CacheEntry:
 
 
 class ComputationCache:
-    """A cache of the latest computed values; each is computed once, even if several threads request it."""
+    """A cache of the latest computed values; each is computed once, even if several threads request it.
+
+    A computation that fails is not cached, and removes nothing from the cache.
+    """
 
     def __init__(self) -> None:
         self._cache: OrderedDict[Hashable, _CacheEntry] = OrderedDict()
+        self._computing: dict[Hashable, _CacheEntry] = {}
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, compute: Callable[[], _Value]) -> _Value:
         """Return the value of a key; compute it if it is not cached."""
         with self._lock:
-            entry = self._cache.get(key) or _CacheEntry()
-            put_in_cache(self._cache, key, entry, MAX_CACHED_COMPARISONS)
+            entry = self._cache.get(key) or self._computing.setdefault(key, _CacheEntry())
         with entry.lock:
-            if entry.value is None:
-                entry.value = compute()
+            try:
+                if entry.value is None:
+                    entry.value = compute()
+            finally:
+                with self._lock:
+                    if self._computing.get(key) is entry:
+                        del self._computing[key]
+            with self._lock:
+                put_in_cache(self._cache, key, entry, MAX_CACHED_COMPARISONS)
             found: _Value = entry.value
             return found

@@ -25,6 +25,7 @@ from .served import Client
 
 CHEAP = "sha256:53bea70c70163a87314783ffc32f333d75de5f8f8de827d29c4bf57486792e01"
 """The hash of the built-in v1.0 cheap: published, so it never changes."""
+SUITE = f"sha256:{'a' * 64}"
 NOW = datetime.now(UTC)
 
 
@@ -398,20 +399,34 @@ def test_the_described_request_bodies_match_the_accepted_ones(client: Client) ->
     assert not batch.is_valid({"results": [make_result()] * 1_001})
 
 
-def submit_days(server: Client, contributor: str, days: int, rate: Callable[[int], float], prompts: int = 12) -> None:
-    """Submit results of a known suite, one per prompt and day, which ended yesterday."""
+class FixedClock(clock.Clock):
+    """A clock that shows one time."""
+
+    def __init__(self, time: datetime) -> None:
+        self.time = time
+
+    def now(self) -> datetime:
+        return self.time
+
+
+def submit_days(
+    server: Client, contributor: str, days: int, rate: Callable[[int], float], *, prompts: int = 12,
+    suite_hash: str = SUITE, arrived: datetime | None = None, ended_days_ago: int = 0,
+) -> None:  # fmt: skip
+    """Submit results of a known suite, one per prompt and day, each on its day or all at once; they ended yesterday."""
     assert server.store
-    chance, first = random.Random(contributor), clock.now() - timedelta(days=days)
-    results = [
-        Submission(
-            model_id="m", prompt_id=f"p{number}", output=f"{day}", suite_hash=f"sha256:{'a' * 64}",
-            timestamp=first + timedelta(days=day), score=float(chance.random() < rate(day)),
-        )
-        for day in range(days) for number in range(prompts)
-    ]  # fmt: skip
-    for start in range(0, len(results), 500):
-        some = results[start : start + 500]
-        server.store.submissions.add(Batch(some), [True] * len(some), contributor)
+    chance, first = random.Random(contributor), clock.now() - timedelta(days=days + ended_days_ago)
+    for day in range(days):
+        replied = first + timedelta(days=day)
+        results = [
+            Submission(
+                model_id="m", prompt_id=f"p{number}", output=f"{day}", suite_hash=suite_hash,
+                timestamp=replied, score=float(chance.random() < rate(day)),
+            )
+            for number in range(prompts)
+        ]  # fmt: skip
+        with clock.use_clock(FixedClock(arrived or replied)):
+            server.store.submissions.add(Batch(results), [True] * len(results), contributor)
 
 
 def test_contributors_form_a_public_watch_in_which_anonymous_results_never_count(client_per_store: Client) -> None:
@@ -437,29 +452,102 @@ def test_four_contributors_and_many_anonymous_results_decide_nothing(client: Cli
     assert (found["level"], found["alarmStatistic"]) == ("collecting", 0.0)
 
 
-def test_the_public_watch_is_computed_once_until_a_result_of_the_model_is_submitted(
-    client_per_store: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, computed = client_per_store, list[str]()
+def count_computations(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None]]:
+    """Return a list that gets the model and the suite of each public watch that is computed."""
+    computed = list[tuple[str, str | None]]()
     compute = community_watches.compute_community_watch
 
-    def count_and_compute(store: Store, wanted: community_watches.CommunityWatchRequest) -> Any:
-        computed.append(wanted.model)
-        return compute(store, wanted)
+    def count_and_compute(store: Store, wanted: community_watches.CommunityWatchRequest, open_day: str) -> Any:
+        computed.append((wanted.model, wanted.suite_hash))
+        return compute(store, wanted, open_day)
 
     monkeypatch.setattr(community_watches, "compute_community_watch", count_and_compute)
+    return computed
+
+
+def test_the_public_watch_is_computed_once_a_day_because_only_days_that_are_over_count(
+    client_per_store: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, computed = client_per_store, count_computations(monkeypatch)
+    noon = clock.now().replace(hour=12)
+    with clock.use_clock(FixedClock(noon)):
+        for number in range(5):
+            submit_days(client, f"t{number:08x}", 30, lambda _: 0.9, prompts=3)
+        first, again = (client.get("/api/data/watch?model=m").data for _ in range(2))
+        assert (first, computed) == (again, [("m", None)])
+        assert client.get(f"/api/data/watch?model=m&suite={SUITE}").data == first
+        submit_days(client, "t00000009", 1, lambda _: 0.9, prompts=3, ended_days_ago=-1)
+        assert client.get("/api/data/watch?model=m").data == first
+        assert computed == [("m", None), ("m", SUITE)], "a suite that is named is another question"
+    midnight = noon.replace(hour=0, minute=0, second=0) + timedelta(days=1)
+    with clock.use_clock(FixedClock(midnight + timedelta(minutes=9))):
+        assert client.get("/api/data/watch?model=m").data == first, "a result of yesterday may still be being stored"
+    with clock.use_clock(FixedClock(midnight + timedelta(minutes=11))):
+        assert len(client.get("/api/data/watch?model=m").data["contributors"]) == 6
+    assert computed == [("m", None), ("m", SUITE), ("m", None)]
+
+
+def test_unknown_names_and_hashes_remove_nothing_from_the_cache(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed = count_computations(monkeypatch)
+    submit_days(client, "t00000001", 2, lambda _: 0.9)
+    assert client.get("/api/data/watch?model=m").status == 200
+    for number in range(40):
+        assert client.get(f"/api/data/watch?model=m&suite=sha256:{number:064x}").status == 404
+        assert client.get(f"/api/data/watch?model=m{number}").status == 404
+    assert computed == [("m", None)]
+    assert client.store
+    for number in range(20):
+        result = Submission(model_id=f"n{number}", prompt_id="p", output="", suite_hash=SUITE, score=1.0)
+        client.store.submissions.add(Batch([result]), [True])
+        assert client.get(f"/api/data/watch?model=n{number}").status == 404, "only anonymous results"
+    assert len(computed) == 21
+    assert client.get("/api/data/watch?model=m").status == 200
+    assert len(computed) == 21, "it is still in the cache"
+
+
+def test_later_results_change_no_day_that_is_over(client_per_store: Client) -> None:
+    """Neither newcomers, nor results of past days, nor another suite take an alarm back or make one."""
+    client = client_per_store
     for number in range(5):
-        submit_days(client, f"t{number:08x}", 30, lambda _: 0.9, prompts=3)
-    first, again = (client.get("/api/data/watch?model=m").data for _ in range(2))
-    assert (first, computed) == (again, ["m"])
-    assert client.get(f"/api/data/watch?model=m&suite=sha256:{'a' * 64}").data == first
-    assert computed == ["m", "m"], "a suite that is named is another question"
-    for _ in range(3):
-        assert client.get("/api/data/watch?model=unknown").status == 404
-    assert computed == ["m", "m"], "names that nobody submitted are not looked up, nor cached"
-    submit_days(client, "t00000009", 30, lambda _: 0.9, prompts=3)
-    assert len(client.get("/api/data/watch?model=m").data["contributors"]) == 6
-    assert computed == ["m", "m", "m"]
+        submit_days(client, f"t{number:08x}", 44, lambda day: 0.95 if day < 31 else 0.2)
+    before = client.get("/api/data/watch?model=m").data
+    assert before["level"] == "alarm"
+    now = clock.now()
+    for number in range(12):  # days before and during the drop on which all was well, sent now
+        submit_days(client, f"t1{number:07x}", 44, lambda _: 1.0, arrived=now)
+    submit_days(client, "t00000000", 1, lambda _: 1.0, prompts=2_700, suite_hash=f"sha256:{'c' * 64}")
+    for number in range(5):  # a baseline and a drop, all sent at once
+        suite = f"sha256:{'d' * 64}"
+        submit_days(
+            client, f"t0000000{number}", 44, lambda day: 0.95 if day < 31 else 0.0, suite_hash=suite, arrived=now
+        )
+    with clock.use_clock(FixedClock(now + timedelta(days=1))):
+        found = client.get("/api/data/watch?model=m").data
+        told = client.get(f"/api/data/watch?model=m&suite={suite}").data
+    compared = ("level", "alarmDay", "noticeDay", "alarmStatistic", "sentence", "suiteHash")
+    assert [found[each] for each in compared] == [before[each] for each in compared]
+    assert {each["measuredDays"] for each in found["contributors"]} == {44, 1}, "a backlog is no days"
+    assert (told["level"], told["alarmStatistic"]) == ("collecting", 0.0)
+    assert {each["measuredDays"] for each in told["contributors"]} == {1}
+
+
+def test_a_result_counts_on_the_day_of_its_arrival_at_most_one_day_after_its_reply(client_per_store: Client) -> None:
+    assert client_per_store.store
+    arrived = datetime(2026, 3, 10, 0, 5, tzinfo=UTC)
+    for number, minutes in enumerate((1, 6, 24 * 60, 24 * 60 + 6)):  # today, yesterday twice, and the day before
+        result = Submission(
+            model_id="m", prompt_id=f"p{number}", output="", suite_hash=SUITE, score=1.0,
+            timestamp=arrived - timedelta(minutes=minutes),
+        )  # fmt: skip
+        with clock.use_clock(FixedClock(arrived)):
+            client_per_store.store.submissions.add(Batch([result]), [True], "t00000001")
+    read = client_per_store.store.contributed_results
+    assert read.count_results("m", SUITE, "2026-03-10") == {}, "the day is not over"
+    assert read.find_suite("m", "2026-03-10") is None
+    counted = {f"p{number}": (1, 1) for number in range(3)}
+    assert read.count_results("m", SUITE, "2026-03-11") == {"t00000001": {"2026-03-10": counted}}
 
 
 def test_the_public_watch_of_a_community_is_as_public_as_its_badges(secure_client: Client) -> None:

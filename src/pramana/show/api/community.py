@@ -239,13 +239,13 @@ async def community_watch(
     caller: Annotated[Credential, require_caller(community_watches.read_community_watch)],
     model: Annotated[str, Query(min_length=1, max_length=256)],
     suite: Annotated[
-        str | None, Query(max_length=100, description="Hash of the suite; default: the one with the most results")
+        str | None, Query(max_length=100, description="Hash of the suite; default: the one with the most contributors")
     ] = None,
 ) -> Response:
     """Return whether a model became worse, by the submitted results of at least five contributors.
 
     Each contributor, a token of this server, has their own baseline and statistic; up to three in ten may report what
-    they like. Anonymous results and those of unknown suites do not count.
+    they like. Anonymous results and those of unknown suites do not count, nor does a day before it is over (UTC).
     """
     wanted = CommunityWatchRequest(model=model, suite_hash=suite)
     return make_success_response(await community_watches.read_community_watch(app, caller, wanted))
