@@ -1,6 +1,6 @@
 """The box "Baseline" on the page of a run: an earlier run is named, and each model's verdict against it is shown.
 
-The baseline, the margin and what fails the check are in the address (`baseline`, `margin`, `failOn`), so that a build can
+The baseline, the margin and what fails the check are in the address (`baseline`, `margin`, `failOn`), so a build can
 link to its check.
 """
 
@@ -30,7 +30,7 @@ class BaselinePanel:
         self._texts = {name: context.query.get(name) or "" for name in _PARAMETERS}
         try:
             stated = self._read_request()
-        except UseCaseRefused:  # no baseline is named yet, or the check will say what is wrong
+        except UseCaseRefused:  # the check will say what is wrong
             stated = BaselineRequest(baseline=self._texts["baseline"])
         with parts.open_box("stack", role="region", label="Baseline") as self._whole:
             parts.add_heading("Baseline")
@@ -44,7 +44,7 @@ class BaselinePanel:
             self._verdict = parts.add_markup(SafeHtml()).props("aria-live=polite")
 
     def _read_request(self) -> BaselineRequest:
-        return self._context.read_request(BaselineRequest, self._texts)
+        return self._context.read_request(BaselineRequest, self._texts, baseline=self._texts["baseline"])
 
     async def refresh(self, run: RunDetailView) -> None:
         """Show the box once the run has ended, with the verdict if the address names a baseline."""
