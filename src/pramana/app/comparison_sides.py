@@ -321,18 +321,20 @@ class PreparedSides:
     prepared: PreparedComparison
     any_judge: bool
 
-    def describe(self, found: Comparison) -> ComparedSides:
+    def describe(self, comparison: Comparison) -> ComparedSides:
         """Return the comparison at the level that decided it, with everything that is measured beside it."""
-        (before, after), (old, now), labels = self.sources, self.sides, found.labels
+        (before, after), (old, now), labels = self.sources, self.sides, comparison.labels
         one_run = _are_models_of_one_run(before, after)
         changed = [replace(each, labels=labels) for each in measure_changes(old.measurements, now.measurements)]
         embedded = all(each.provider in EMBEDDED_PROVIDERS for each in (before, after))
         engines = find_engine_differences(
-            old.engines, now.engines, both_embedded=embedded and found.pairs > 0 and not one_run
+            old.engines, now.engines, both_embedded=embedded and comparison.pairs > 0 and not one_run
         )
-        left_out = frozenset[str]() if self.any_judge else frozenset(each.case for each in found.differently_judged)
+        left_out = (
+            frozenset[str]() if self.any_judge else frozenset(each.case for each in comparison.differently_judged)
+        )
         return ComparedSides(
-            found,
+            comparison,
             changed,
             [each._replace(labels=labels) for each in find_request_differences(before, after)],
             (old, now),

@@ -246,7 +246,8 @@ def count_verdicts_by_judge(
     # PostgreSQL cannot see that two equal expressions with parameters are one group, hence the subquery.
     query = select(*found.c, func.count()).group_by(*found.c)
     others = set[int]()
-    for run_no, check, version, outcome, spelling, count in connection.execute(query):
+    rows: Iterable[Any] = connection.execute(query)
+    for run_no, check, version, outcome, spelling, count in rows:
         if spelling is None:
             others.add(run_no)
         elif typed := _decode_judge_name(spelling):

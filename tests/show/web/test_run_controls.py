@@ -89,7 +89,7 @@ def test_a_run_is_checked_against_a_baseline_on_its_page(bench: Bench) -> None:
     expect(box.get_by_label("Margin (points)")).to_have_value("2.5")
     expect(box).to_contain_text("Inconclusive, too")
     page = bench.open(f"/runs/{new}?baseline={base}&margin=500")
-    expect(page.get_by_role("region", name="Baseline")).to_contain_text("margin")
+    expect(page.get_by_role("region", name="Baseline")).to_contain_text("Margin: expected a number from 0 to 100")
 
     page = bench.open(f"/runs/{new}?baseline=nowhere")
     expect(page.get_by_role("region", name="Baseline")).to_contain_text('There is no run "nowhere"')
