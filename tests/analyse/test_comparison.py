@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.contingency_tables import mcnemar as referee  # type: ignore[import-untyped]
 
-from pramana.analyse.comparison import Comparison, compare
-from pramana.analyse.intervals import align_with_test, sign_flip_p_value
+from pramana.analyse.comparison import Comparison, compare, prepare_comparison
+from pramana.analyse.intervals import align_with_test, cases_needed, sign_flip_p_value
 from pramana.analyse.labels import make_model_labels
 from pramana.analyse.mean_bounds import case_mean_interval
+from pramana.analyse.paired_tests import find_mean, group_pairs_by_case, weigh_pairs
 from pramana.analyse.pairing import DifferentJudges, Excluded, Pair, UnpairedAnswers, VerdictSource
 from pramana.model import Outcome
 
@@ -488,6 +489,34 @@ def test_the_p_value_is_the_share_of_all_sign_swaps(rows: list[tuple[list[Outcom
     assert compare(base, new).p_value == pytest.approx(_brute_force(base, new))
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.lists(outcome, min_size=3, max_size=3), st.lists(outcome, min_size=3, max_size=3)),
+        min_size=1,
+        max_size=9,
+    )
+)
+def test_a_comparison_that_is_prepared_first_has_the_p_value_of_all_sign_swaps(
+    rows: list[tuple[list[Outcome], list[Outcome]]],
+) -> None:
+    base: Outcomes = {str(number): before for number, (before, _) in enumerate(rows)}
+    new: Outcomes = {str(number): after for number, (_, after) in enumerate(rows)}
+    prepared = prepare_comparison(base, new)
+    pairs = prepared.pairing.pairs
+    assert [[each] for each in pairs] == group_pairs_by_case(pairs)
+    by_case = [each.difference for each in pairs]
+    tested = weigh_pairs(pairs)
+    assert prepared.p_value == tested.p_value == pytest.approx(_brute_force(base, new))
+    for alpha in (0.05, 0.01):
+        assert prepared.decide(alpha) == compare(base, new, alpha=alpha)
+        square = sum(each * each for each in by_case) / len(by_case) if by_case else 0.0
+        assert tested.decide(alpha).count_needed_cases(0.05) == cases_needed(0.05, square, alpha=alpha)
+    assert prepared.difference == tested.difference == find_mean(by_case)
+    if by_case:
+        assert prepared.difference == pytest.approx(np.mean(by_case))
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(
@@ -733,3 +762,18 @@ def test_changed_cases_keep_the_order_of_the_base_run() -> None:
     new: Outcomes = {"a": [F, F], "b": [P, P], "m": [P, F], "z": [P, F]}
     found = compare(base, new)
     assert ([each.case for each in found.lost], [each.case for each in found.gained]) == (["z", "a"], ["m", "b"])
+
+
+def test_a_proven_difference_within_the_margin_is_named_in_both_directions() -> None:
+    worse: Outcomes = {str(number): [F if number < 20 else P] for number in range(2_000)}
+    better: Outcomes = {str(number): [P] for number in range(2_000)}
+    labels = make_model_labels("gpt-5", "opus")
+    loss, gain = (compare(*sides, labels=labels) for sides in ((better, worse), (worse, better)))
+    assert loss.sentence.startswith("gpt-5 beats opus by less than the margin of 5 points: ")
+    assert gain.sentence.startswith("opus beats gpt-5 by less than the margin of 5 points: ")
+    assert loss.is_within_margin
+    assert gain.is_within_margin
+    assert not compare(worse, better, margin=0.005).is_within_margin
+    assert compare(worse, better).sentence.startswith(
+        "Improvement between these two runs, smaller than the margin of 5 points: "
+    )

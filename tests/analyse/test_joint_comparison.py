@@ -9,17 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 
-from pramana.analyse.comparison import Comparison, compare
+from pramana.analyse.comparison import PreparedComparison, compare, prepare_comparison
 from pramana.analyse.intervals import adjust_p_values
 from pramana.analyse.joint_comparison import (
     PairComparison,
-    WeighPair,
+    PreparePair,
     compare_pairs,
     decide_exit_code,
+    decide_together,
     describe_proven,
     find_holm_levels,
 )
-from pramana.analyse.pairing import Outcomes
+from pramana.analyse.pairing import Outcomes, VerdictSource
 from pramana.model import Outcome
 
 P, F, E = Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED
@@ -30,15 +31,15 @@ def make_side(passed: int, count: int = 20, *, errored: int = 0) -> Outcomes:
     return {f"case {each}": [E if each >= count - errored else P if each < passed else F] for each in range(count)}
 
 
-def make_weigh(sides: Sequence[Outcomes]) -> WeighPair:
-    def weigh(base: int, new: int, alpha: float) -> Comparison:
-        return compare(sides[base], sides[new], alpha=alpha)
+def make_prepare(sides: Sequence[Outcomes]) -> PreparePair:
+    def prepare(base: int, new: int) -> PreparedComparison:
+        return prepare_comparison(sides[base], sides[new])
 
-    return weigh
+    return prepare
 
 
 def compare_all(*sides: Outcomes, reference: int | None = None) -> list[PairComparison]:
-    return compare_pairs(len(sides), make_weigh(sides), reference=reference)
+    return compare_pairs(len(sides), make_prepare(sides), reference=reference)
 
 
 def make_random_sides(chance: random.Random, rates: Sequence[float], cases: int, repeats: int = 1) -> list[Outcomes]:
@@ -77,12 +78,16 @@ def test_pairs_are_comparisons_of_two_sides_with_p_values_adjusted_as_statsmodel
         alone = [compare(sides[each.base_place], sides[each.new_place]) for each in found]
         _, adjusted, *_ = multipletests([each.p_value for each in alone], method="holm")
         assert [each.adjusted_p_value for each in found] == pytest.approx(list(adjusted))
+        together = decide_together(
+            [prepare_comparison(sides[each.base_place], sides[each.new_place]) for each in found]
+        )
+        assert [each.comparison for each in together] == [each.comparison for each in found]
         for each, one, p_value in zip(found, alone, adjusted, strict=True):
-            together = each.comparison
-            assert (together.p_value, together.difference, together.test) == (one.p_value, one.difference, one.test)
-            assert (together.lost, together.gained, together.pairs) == (one.lost, one.gained, one.pairs)
+            joint = each.comparison
+            assert (joint.p_value, joint.difference, joint.test) == (one.p_value, one.difference, one.test)
+            assert (joint.lost, joint.gained, joint.pairs) == (one.lost, one.gained, one.pairs)
             assert (each.winner is not None) == (p_value <= 0.05)
-            low, high = together.interval.low, together.interval.high
+            low, high = joint.interval.low, joint.interval.high
             assert (low <= one.interval.low, one.interval.high <= high) == (True, True)
             excludes_zero = low > 0 or high < 0 or (each.winner is not None and 0 in (low, high))
             assert excludes_zero == (each.winner is not None)
@@ -189,6 +194,10 @@ def test_a_proven_loss_within_the_margin_is_named_and_exits_with_0() -> None:
     base, new = make_side(2_000, 2_000), make_side(1_980, 2_000)
     found = compare_all(base, new, base, reference=0)
     assert found[0].describe_result("abc") == "a beats b by less than the margin"
+    for reference in (None, 1):  # the better side is the new one, with and without a reference
+        better = compare_all(base, new, base, reference=reference)
+        results = [each.describe_result("abc") for each in better if 1 in (each.base_place, each.new_place)]
+        assert results == ["a beats b by less than the margin", "c beats b by less than the margin"]
     assert decide_exit_code(found, has_reference=True) == 0
 
 
@@ -204,3 +213,53 @@ def test_the_first_sentence_groups_winners_and_counts_many() -> None:
     assert describe_proven(many, "abcdef", None) == (
         "15 differences are proven together at 5 % (Holm's correction for 15 comparisons)."
     )
+
+
+def test_the_interval_excludes_zero_exactly_if_the_test_rejects_although_a_win_is_not_proven() -> None:
+    """With errored results or another judge, the worst case may deny a win that the test and its interval show."""
+    unproven = 0
+    for count, errored in ((6, 6), (10, 12), (15, 15), (15, 3), (4, 6), (0, 8)):
+        base = {f"case {each}": [F if 10 <= each < 10 + count else P] for each in range(40)}
+        new = {f"case {each}": [E if each >= 40 - errored else P] for each in range(40)}
+        for each in compare_all(base, new, make_side(36, 40)):
+            found = each.comparison
+            rejects = found.pairs > 0 and found.p_value <= found.alpha
+            assert (found.interval.low > 0 or found.interval.high < 0) == rejects
+            assert each.winner is None or rejects
+            unproven += rejects and each.winner is None
+    assert unproven
+
+
+def test_an_unproven_win_is_explained_by_missing_verdicts_or_by_another_judge() -> None:
+    base: Outcomes = make_side(14)
+    before = {case: frozenset({VerdictSource("llm_judge", "1", "gpt-5")}) for case in base}
+    other = frozenset({VerdictSource("llm_judge", "1", "opus")})
+    of_others = {case: other if case in [f"case {each}" for each in range(6)] else before[case] for case in base}
+    wins: Outcomes = {case: [P] for case in base}
+    missing: Outcomes = {case: [E] if case in [f"case {each}" for each in range(6, 10)] else [P] for case in base}
+    for new, judges, reason in (
+        (wins, of_others, "another judge judged cases of b"),
+        (missing, before, "b has results without a verdict"),
+        (missing, of_others, "b has results without a verdict and another judge judged cases of b"),
+    ):
+        (found,) = compare_pairs(
+            2,
+            lambda _, __, new=new, judges=judges: prepare_comparison(  # type: ignore[misc]
+                base, new, base_judges=before, new_judges=judges
+            ),
+            reference=0,
+        )
+        assert found.comparison.p_value <= 0.05
+        assert found.describe_result("ab") == f"not proven: {reason}"
+
+
+def test_each_pair_of_sorted_sides_is_tested_once() -> None:
+    sides = [make_side(20 - each) for each in range(5)]
+    paired: list[tuple[int, int]] = []
+
+    def prepare(base: int, new: int) -> PreparedComparison:
+        paired.append((base, new))
+        return prepare_comparison(sides[base], sides[new])
+
+    found = compare_pairs(5, prepare)
+    assert len(found) == len(paired) == 10

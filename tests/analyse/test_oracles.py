@@ -79,7 +79,7 @@ ORACLES: dict[str, Oracle] = {
             "statsmodels",
             "joint_comparison",
             "pairs_are_comparisons_of_two_sides_with_p_values_adjusted_as_statsmodels_does",
-            "joint_comparison:compare_pairs",
+            "joint_comparison:compare_pairs joint_comparison:decide_together",
         ),
         (
             "statsmodels",
@@ -203,6 +203,15 @@ ORACLES: dict[str, Oracle] = {
         ),
         # ── Comparisons ──
         ("enumeration", "comparison", "the_p_value_is_the_share_of_all_sign_swaps", "comparison:compare"),
+        (
+            "enumeration",
+            "comparison",
+            "a_comparison_that_is_prepared_first_has_the_p_value_of_all_sign_swaps",
+            "comparison:prepare_comparison comparison:PreparedComparison.p_value "
+            "comparison:PreparedComparison.difference comparison:PreparedComparison.decide paired_tests:weigh_pairs "
+            "paired_tests:TestedPairs.decide paired_tests:find_mean paired_tests:group_pairs_by_case "
+            "paired_tests:Evidence.count_needed_cases",
+        ),
         (
             "statsmodels",
             _D,

@@ -1,6 +1,8 @@
 """Marks of judged runs in lists: those that a report of each run has, without reading its verdicts."""
 
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -131,3 +133,45 @@ def test_a_run_without_a_judge_has_no_mark_and_a_judged_one_is_marked_in_every_l
 
 def _make_plain_case() -> Case:
     return replace(make_judged_case(1), assertion=Assertion("contains"), ideals=("Ask",))
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_a_run_that_is_deleted_while_a_list_is_described_does_not_fail_the_list(
+    store: Store, monkeypatch: pytest.MonkeyPatch, is_listed: bool
+) -> None:
+    labelled, gone, listed = (add_judged_run(store, VERDICTS) for _ in range(3))
+    label_replies(store, labelled, 60)
+    label_replies(store, gone, 60)
+    runs = [listed, labelled, *([gone] if is_listed else [])]
+    counts = store.history.count_run_outcomes(runs)
+    real = Labels.list_labelled_run_ids
+
+    def list_and_delete(self: Labels) -> list[str]:
+        found = real(self)
+        assert gone.id in found
+        store.runs.delete(gone.id)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Labels, "list_labelled_run_ids", list_and_delete)
+        found = JudgeMarks(store).describe(runs, counts)
+    assert found[:2] == [describe_as_reported(store, run) for run in (listed, labelled)]
+    assert all(each and each.startswith("judge agrees ") for each in found)
+
+
+def test_lists_read_the_store_at_the_same_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    labelled = add_judged_run(store, VERDICTS)
+    label_replies(store, labelled, 60)
+    counts = store.history.count_run_outcomes([labelled])
+    both_read = threading.Barrier(2, timeout=30)
+    real = Labels.list_labelled_run_ids
+
+    def wait_for_the_other(self: Labels) -> list[str]:
+        both_read.wait()
+        return real(self)
+
+    marks = JudgeMarks(store)
+    with monkeypatch.context() as patched, ThreadPoolExecutor(2) as threads:
+        patched.setattr(Labels, "list_labelled_run_ids", wait_for_the_other)
+        first, second = (each.result() for each in [threads.submit(marks.describe, [labelled], counts) for _ in "ab"])
+    assert first == second == [describe_as_reported(store, labelled)]

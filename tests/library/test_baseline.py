@@ -117,3 +117,49 @@ def test_the_gate_decides_like_pramana_compare() -> None:
             request = BaselineRequest(baseline="main", fail_on=fail_on, margin=margin)  # type: ignore[arg-type]
             check = check_sides(store, run, sides, request)
             assert check.exit_code == check.models[0].exit_code == code, (fail_on, margin)
+
+
+def make_model(failed: int, name: str) -> Any:
+    """Return a model that fails the first cases."""
+
+    def model(prompt: str) -> str:
+        return "no" if int(prompt.rsplit(maxsplit=1)[-1]) < failed else f"yes {prompt}"
+
+    model.__name__ = model.__qualname__ = name
+    return model
+
+
+def test_several_models_are_decided_together_as_compare_against_does() -> None:
+    """Six lost cases prove a loss of one model alone (p = 1/32), but not of one among three; nine do."""
+    before = pramana.evaluate(CASES, models=[make_model(0, name) for name in "abc"])
+    after = pramana.evaluate(CASES, models=[make_model(6, "a"), make_model(0, "b"), make_model(0, "c")])
+    after.assert_no_regression(before)
+    found = [*after.compare_with_baseline(before).values()]
+    assert [each.verdict for each in found] == ["inconclusive", "no_change", "no_change"]
+    assert "98.33 % interval" in found[0].detail
+    alone = pramana.evaluate(CASES, model=make_model(0, "a"))
+    with pytest.raises(AssertionError, match="Regression") as one:
+        pramana.evaluate(CASES, model=make_model(6, "a")).assert_no_regression(alone)
+    assert "decided together" not in str(one.value)
+    worse = pramana.evaluate(CASES, models=[make_model(9, "a"), make_model(0, "b"), make_model(0, "c")])
+    with pytest.raises(AssertionError) as several:
+        worse.assert_no_regression(before)
+    assert str(several.value).startswith(
+        "The 3 models are decided together at 5 % (Holm's correction for 3 comparisons); each interval has the "
+        "confidence of its test."
+    )
+
+
+def test_a_later_run_of_the_name_is_never_the_baseline() -> None:
+    first = pramana.evaluate(CASES, model=good, name="main")
+    checked = pramana.evaluate(CASES, model=bad, name="main")
+    later = pramana.evaluate(CASES, model=bad, name="main")
+    assert [each.verdict for each in checked.compare_with_baseline("main").values()] == ["regression"]
+    assert [each.verdict for each in later.compare_with_baseline("main").values()] == ["no_change"]
+    assert [each.verdict for each in checked.compare_with_baseline(later.run_id).values()] == ["no_change"]
+    with pytest.raises(NotFound, match="several runs are named"):
+        first.compare_with_baseline("main")
+    early = pramana.evaluate(CASES, model=good)
+    only = pramana.evaluate(CASES, model=good, name="only")
+    with pytest.raises(NotFound, match=f'no run named "only" began before run {early.run_id}.*{only.run_id}'):
+        early.compare_with_baseline("only")

@@ -72,7 +72,15 @@ def test_each_model_is_compared_with_itself_and_the_worst_decides(suite: str) ->
     run_models(suite, "good", "bad", options=("--name", "main"))
     code, text = run_models(suite, "good", "bad", options=("--baseline", "main", "--json"))
     assert code == 0
-    assert [each["verdict"] for each in json.loads(text)["comparisons"]] == ["no_change", "no_change"]
+    data = json.loads(text)
+    assert [each["verdict"] for each in data["comparisons"]] == ["no_change", "no_change"]
+    assert data["decided_together"].startswith("The 2 models are decided together at 5 % (Holm's correction")
+    assert [(each["confidence"], each["adjusted_p_value"]) for each in data["comparisons"]] == [(0.975, 1), (0.975, 1)]
+    _, shown = run_models(suite, "good", "bad", options=("--baseline", "main"))
+    assert "\nThe 2 models are decided together at 5 % (Holm's correction for 2 comparisons);\n" in shown
+    code, alone = run_models(suite, "good", options=("--name", "one"))
+    code, alone = run_models(suite, "good", options=("--baseline", "one"))
+    assert "decided together" not in alone
 
 
 @pytest.mark.parametrize(

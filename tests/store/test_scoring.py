@@ -247,3 +247,28 @@ def test_verdicts_are_counted_by_judge_and_by_the_newest_scoring(store: Store) -
         (counts,) = store.history.count_run_outcomes([replace(run, scoring=scoring)])
         assert counts
         assert counts.judges == judges
+
+
+def test_a_judge_deeper_in_the_evidence_of_a_scorer_is_no_judge(store: Store) -> None:
+    """On both engines: only the key of the evidence itself counts, wherever it stands and however it is spelt."""
+    run = add_judged_run(store, [True] * 6)
+    judge = 'openai:"gpt" \\ 5\0'
+    evidences: list[dict[str, Any]] = [
+        {"case_law": {"judge": "Smith J"}},
+        {"quotes": ['a "judge":"b"'], "panel": [{"judge": "Smith J"}]},
+        {"before": {"judge": "Smith J"}, "judge": judge},
+        {"half": "\ud83d", "number": float("nan"), "big": 1 << 70, "judge": judge},
+        {"judge": {"judge": "Smith J"}},
+        {"before": {"judge": "Smith J"}, "judge": 7},
+    ]
+    with store.scorings.begin_rescoring(run.id, "by a scorer") as scoring:
+        scoring.add(
+            [
+                (result.key, (Check("law", "1", Outcome.PASSED, "", evidence=evidence),))
+                for (_, result), evidence in zip(store.results.iterate(run), evidences, strict=True)
+            ]
+        )
+    (counts,) = store.history.count_run_outcomes([run])
+    assert counts
+    assert counts.judges == {VerdictJudge("law", "1", judge)}
+    assert store.labels.count_verdicts(run) == [(VerdictJudge("law", "1", judge), True, 2)]

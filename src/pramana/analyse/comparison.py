@@ -24,23 +24,26 @@ inconclusive. A loss counts as excluded only if it is in the worst case too.
 """
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from pramana.analyse.intervals import (
-    Interval,
-    align_with_test,
-    cases_needed,
-    mcnemar_p_value,
-    sign_flip_p_value,
-)
+from pramana.analyse.intervals import Interval
 from pramana.analyse.labels import TWO_RUN_LABELS, SideLabels
-from pramana.analyse.mean_bounds import case_mean_interval, cases_to_exclude_loss
+from pramana.analyse.mean_bounds import cases_to_exclude_loss
 from pramana.analyse.numbers import format_signed_points, format_signed_points_with_unit, pluralise
+from pramana.analyse.paired_tests import (
+    Evidence,
+    Test,
+    TestedPairs,
+    Verdict,
+    find_mean,
+    group_pairs_by_case,
+    weigh_pairs,
+)
 from pramana.analyse.pairing import (
     DifferentJudges,
     Excluded,
@@ -54,10 +57,8 @@ from pramana.analyse.pairing import (
 
 # ── The comparison ──
 
-Verdict = Literal["regression", "improvement", "no_change", "inconclusive"]
 VERDICTS_DENYING_LOSS: tuple[Verdict, ...] = ("improvement", "no_change")
 """The verdicts that must also hold if all new replies without a verdict failed."""
-Test = Literal["exact McNemar", "sign flips by case"]
 FailOn = Literal["regression", "inconclusive"]
 """What a build stops for: a regression beyond the margin only, or anything that does not exclude one too."""
 ALPHA, MARGIN = 0.05, 0.05
@@ -67,8 +68,6 @@ DAY_NOTE = (
     'Two runs made on different days can differ although the model is the same; see "Two runs on two days" in '
     "docs/statistics.md."
 )
-MAX_COMMON_DENOMINATOR = 10**9
-"""The largest common denominator of the cases' differences: where repeats vary, none fits all of them exactly."""
 
 
 class Comparison(Struct, frozen=True):
@@ -108,6 +107,10 @@ class Comparison(Struct, frozen=True):
     """Whether a loss as large as the margin is excluded, even if all new replies without a verdict failed."""
     needed: int | None
     """If inconclusive, about how many cases would detect a change as large as the margin (power 80 %)."""
+    missing_verdicts: int = 0
+    """New replies without a verdict, to compared cases and to cases that passed on the base side."""
+    judge_changed: int = 0
+    """Replies that passed on the base side, left out because another judge gave the new verdict."""
     labels: SideLabels = TWO_RUN_LABELS
     """The names of the two sides in sentences."""
 
@@ -123,6 +126,11 @@ class Comparison(Struct, frozen=True):
         return UNDECIDED if fail_on == "inconclusive" and not self.loss_excluded else NO_LOSS
 
     @property
+    def is_within_margin(self) -> bool:
+        """Whether the proven difference is smaller than the margin: its interval does not reach beyond it."""
+        return _is_within_margin(self.verdict, self.interval, self.margin)
+
+    @property
     def describe_unpaired(self) -> str:
         """The surplus verdicts (`unpaired_counts`) in plain words; empty where there are none."""
         words = self.labels.base, self.labels.new
@@ -135,6 +143,83 @@ class Comparison(Struct, frozen=True):
             "If a case has more verdicts on one side, only as many as on the other are compared, the first ones: "
             f"{left} {'is' if sum(self.unpaired_counts) == 1 else 'are'} left out, and the rates here do not count "
             "them."
+        )
+
+
+class PreparedComparison(Struct, frozen=True):
+    """Two sides, paired and tested; their verdict depends on the level only."""
+
+    pairing: Pairing
+    margin: float
+    any_judge: bool
+    labels: SideLabels
+    only_base: tuple[str, ...]
+    only_new: tuple[str, ...]
+    tested: TestedPairs
+    worst: TestedPairs
+    """The same pairs if every new reply without a comparable verdict had failed."""
+
+    @property
+    def has_pairs(self) -> bool:
+        return bool(self.pairing.pairs)
+
+    @property
+    def difference(self) -> float | None:
+        """New minus base, over the pairs; None without pairs."""
+        return self.tested.difference
+
+    @property
+    def p_value(self) -> float:
+        """The p-value of the pairs; without pairs, it means nothing."""
+        return self.tested.p_value
+
+    def decide(self, alpha: float = ALPHA) -> Comparison:
+        """Return the comparison at a level."""
+        made, margin, labels = self.pairing, self.margin, self.labels
+        pairs, apart = made.pairs, made.differently_judged
+        evidence, worst = self.tested.decide(alpha), self.worst.decide(alpha)
+        verdict = evidence.verdict(margin)
+        overturned = verdict in VERDICTS_DENYING_LOSS and worst.verdict(margin) not in VERDICTS_DENYING_LOSS
+        verdict = "inconclusive" if overturned else verdict
+        base_rate, new_rate = _mean_rates(pairs)
+        if overturned:
+            sentence = _explain_hidden_losses(made, labels)
+        else:
+            sentence = _conclude(made, verdict, labels, evidence=evidence, margin=margin)
+        if apart and pairs and not (overturned and made.judge_changed):
+            sentence = _append_judge_note(sentence, apart, labels, any_judge=self.any_judge)
+        if not overturned:
+            sentence += _describe_possible_loss(verdict, evidence, worst, margin, labels)
+        return Comparison(
+            verdict=verdict,
+            sentence=sentence,
+            detail=_describe_evidence(evidence, base_rate, new_rate, labels),
+            pairs=len(pairs),
+            compared_cases=tuple([each.case for each in pairs]),
+            base_rate=base_rate,
+            new_rate=new_rate,
+            difference=evidence.difference,
+            interval=evidence.interval,
+            p_value=evidence.p_value,
+            test=evidence.test,
+            lost=tuple([each for each in pairs if each.difference < 0]),
+            gained=tuple([each for each in pairs if each.difference > 0]),
+            excluded=tuple(made.excluded),
+            differently_judged=tuple(apart),
+            unpaired=made.unpaired,
+            unpaired_counts=(
+                sum([each.base_unpaired.answers for each in pairs]),
+                sum([each.new_unpaired.answers for each in pairs]),
+            ),
+            only_base=self.only_base,
+            only_new=self.only_new,
+            alpha=alpha,
+            margin=margin,
+            loss_excluded=bool(pairs) and min(evidence.interval.low, worst.interval.low) > -margin,
+            needed=evidence.count_needed_cases(margin) if verdict == "inconclusive" else None,
+            missing_verdicts=made.undecided - made.judge_changed,
+            judge_changed=made.judge_changed,
+            labels=labels,
         )
 
 
@@ -166,6 +251,39 @@ def compare(
     >>> print(found.sentence)
     Regression between these two runs: of 100 cases, 12 that passed before fail now; none that failed before passes now.
     """
+    return prepare_comparison(
+        base,
+        new,
+        margin=margin,
+        same_cases=same_cases,
+        new_repeats=new_repeats,
+        base_judges=base_judges,
+        new_judges=new_judges,
+        any_judge=any_judge,
+        labels=labels,
+    ).decide(alpha)
+
+
+def prepare_comparison(
+    base: Outcomes,
+    new: Outcomes,
+    *,
+    margin: float = MARGIN,
+    same_cases: bool = True,
+    new_repeats: int | None = None,
+    base_judges: Judges | None = None,
+    new_judges: Judges | None = None,
+    any_judge: bool = False,
+    labels: SideLabels = TWO_RUN_LABELS,
+) -> PreparedComparison:
+    """Pair and test two runs, to decide them at a level that is not known yet; the parameters are those of `compare`.
+
+    >>> from pramana.model import Outcome
+    >>> before = {str(number): [Outcome.PASSED] for number in range(100)}
+    >>> found = prepare_comparison(before, before | {str(number): [Outcome.FAILED] for number in range(6)})
+    >>> found.p_value, found.decide().verdict, found.decide(0.05 / 3).verdict
+    (0.03125, 'regression', 'inconclusive')
+    """
     made = pair_answers(
         base,
         new,
@@ -175,56 +293,28 @@ def compare(
         new_judges=new_judges or {},
         any_judge=any_judge,
     )
-    pairs, apart = made.pairs, made.differently_judged
-    evidence, worst = _test_difference(pairs, alpha), _test_difference(made.worst_pairs, alpha)
-    verdict = evidence.verdict(margin)
-    overturned = verdict in VERDICTS_DENYING_LOSS and worst.verdict(margin) not in VERDICTS_DENYING_LOSS
-    verdict = "inconclusive" if overturned else verdict
-    lost = [each for each in pairs if each.difference < 0]
-    gained = [each for each in pairs if each.difference > 0]
-    base_rate, new_rate = _mean_rates(pairs)
-    over = sum(each.base_unpaired.answers for each in pairs), sum(each.new_unpaired.answers for each in pairs)
-    if overturned:
-        sentence = _explain_hidden_losses(made, labels)
-    else:
-        sentence = _conclude(made, verdict, labels, evidence=evidence, margin=margin)
-    if apart and pairs and not (overturned and made.judge_changed):
-        sentence = _append_judge_note(sentence, apart, labels, any_judge=any_judge)
-    if not overturned:
-        sentence += _describe_possible_loss(verdict, evidence, worst, margin, labels)
-    return Comparison(
-        verdict=verdict,
-        sentence=sentence,
-        detail=_describe_evidence(evidence, base_rate, new_rate, labels),
-        pairs=len(pairs),
-        compared_cases=tuple(each.case for each in pairs),
-        base_rate=base_rate,
-        new_rate=new_rate,
-        difference=evidence.difference,
-        interval=evidence.interval,
-        p_value=evidence.p_value,
-        test=evidence.test,
-        lost=tuple(lost),
-        gained=tuple(gained),
-        excluded=tuple(made.excluded),
-        differently_judged=tuple(apart),
-        unpaired=made.unpaired,
-        unpaired_counts=over,
-        only_base=tuple(case for case in base if case not in new),
-        only_new=tuple(case for case in new if case not in base),
-        alpha=alpha,
+    tested = weigh_pairs(made.pairs)
+    return PreparedComparison(
+        pairing=made,
         margin=margin,
-        loss_excluded=bool(pairs) and min(evidence.interval.low, worst.interval.low) > -margin,
-        needed=evidence.count_needed_cases(margin) if verdict == "inconclusive" else None,
+        any_judge=any_judge,
         labels=labels,
+        only_base=tuple([case for case in base if case not in new]),
+        only_new=tuple([case for case in new if case not in base]),
+        tested=tested,
+        worst=tested if made.undecided == 0 and made.worst_pairs == made.pairs else weigh_pairs(made.worst_pairs),
     )
 
 
 def _mean_rates(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
     """Return the mean of the cases' pass rates on both sides, each over its variants."""
-    units = _group_by_case(pairs)
-    base = _mean([fmean(each.base_passed / each.repeats for each in variants) for variants in units])
-    return base, _mean([fmean(each.new_passed / each.repeats for each in variants) for variants in units])
+    units = group_pairs_by_case(pairs)
+    if len(units) == len(pairs):
+        return find_mean([each.base_passed / each.repeats for each in pairs]), find_mean(
+            [each.new_passed / each.repeats for each in pairs]
+        )
+    base = find_mean([fmean(each.base_passed / each.repeats for each in variants) for variants in units])
+    return base, find_mean([fmean(each.new_passed / each.repeats for each in variants) for variants in units])
 
 
 def _explain_hidden_losses(pairing: Pairing, labels: SideLabels) -> str:
@@ -292,81 +382,6 @@ def _name_both_judges(apart: DifferentJudges) -> tuple[str, str]:
     return short[0], short[1]
 
 
-class _Evidence(Struct, frozen=True):
-    difference: float | None
-    """The mean over cases of each case's mean difference over its variants."""
-    interval: Interval
-    p_value: float
-    alpha: float
-    test: Test
-    cases: int
-    changed: int
-    """How many cases changed in any variant."""
-    differences: tuple[float, ...]
-    """By case, its mean difference over its variants."""
-
-    @property
-    def is_significant(self) -> bool:
-        return self.p_value <= self.alpha
-
-    def verdict(self, margin: float) -> Verdict:
-        if self.difference is None:
-            return "inconclusive"
-        if self.is_significant:
-            return "regression" if self.difference < 0 else "improvement"
-        return "no_change" if not self.changed or self.interval.is_within(margin) else "inconclusive"
-
-    def count_needed_cases(self, margin: float) -> int | None:
-        mean_square = _mean([each * each for each in self.differences]) or 0.0  # with one reply, the share that flipped
-        return cases_needed(margin, mean_square, alpha=self.alpha) if margin else None
-
-
-def _test_difference(pairs: Sequence[Pair], alpha: float) -> _Evidence:
-    """Test whether the pairs differ: by McNemar's test if each is a case with one reply, otherwise by sign flips."""
-    units = _group_by_case(pairs)
-    differences = [fmean(each.difference for each in variants) for variants in units]
-    estimate = _mean(differences)
-    test: Test
-    if len(units) == len(pairs) and all(each.repeats == 1 for each in pairs):
-        lost, gained = differences.count(-1.0), differences.count(1.0)
-        test, p_value = "exact McNemar", mcnemar_p_value(lost, gained)
-    else:
-        scale = min(
-            math.lcm(*{each.repeats * len(variants) for variants in units for each in variants}), MAX_COMMON_DENOMINATOR
-        )
-        whole = [
-            sum(
-                round((each.new_passed - each.base_passed) * scale / (each.repeats * len(variants)))
-                for each in variants
-            )
-            for variants in units
-        ]
-        test, p_value = "sign flips by case", sign_flip_p_value(whole)
-    interval = case_mean_interval(differences, -1.0, 1.0, confidence=1 - alpha)
-    return _Evidence(
-        estimate,
-        align_with_test(interval, estimate or 0.0, significant=p_value <= alpha),
-        p_value,
-        alpha,
-        test,
-        len(units),
-        sum(1 for variants in units if any(each.difference for each in variants)),
-        tuple(differences),
-    )
-
-
-def _group_by_case(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Return the pairs of each case, one a variant."""
-    units: defaultdict[str, list[Pair]] = defaultdict(list)
-    for each in pairs:
-        units[split_variant(each.case)[0]].append(each)
-    return list(units.values())
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
-
-
 class _PairCount(Struct, frozen=True):
     """The number of pairs in words: one case in three variants is not three cases."""
 
@@ -409,13 +424,20 @@ def _no_difference_sentence(pairs: _PairCount, labels: SideLabels) -> str:
     return f"No difference seen{between}: {pairs.all_phrase} ended {labels.unchanged_phrase}, but {little}."
 
 
-def _is_unproven(verdict: Verdict, evidence: _Evidence, margin: float) -> bool:
+def _is_unproven(verdict: Verdict, evidence: Evidence, margin: float) -> bool:
     """Return whether nothing changed, but too few cases were compared to rule out a change as large as the margin."""
     return verdict == "no_change" and not evidence.interval.is_within(margin)
 
 
+def _is_within_margin(verdict: Verdict, interval: Interval, margin: float) -> bool:
+    """Return whether a proven difference is smaller than the margin."""
+    return (verdict == "regression" and interval.low >= -margin) or (
+        verdict == "improvement" and interval.high <= margin
+    )
+
+
 def _describe_possible_loss(
-    verdict: Verdict, evidence: _Evidence, worst: _Evidence, margin: float, labels: SideLabels
+    verdict: Verdict, evidence: Evidence, worst: Evidence, margin: float, labels: SideLabels
 ) -> str:
     """Return a sentence about the largest loss that the evidence allows, and how many cases would exclude it.
 
@@ -451,7 +473,7 @@ def _conclude(
     verdict: Verdict,
     labels: SideLabels,
     *,
-    evidence: _Evidence,
+    evidence: Evidence,
     margin: float,
 ) -> str:
     """Return the conclusion, without what it cannot exclude."""
@@ -463,7 +485,7 @@ def _conclude(
         return "Not enough evidence: no case has a verdict on both sides."
     if _is_unproven(verdict, evidence, margin):
         return _no_difference_sentence(pairs, labels)
-    limit = f"the margin of {_format_margin(margin)}" if evidence.interval.low >= -margin else ""
+    limit = f"the margin of {_format_margin(margin)}" if _is_within_margin(verdict, evidence.interval, margin) else ""
     if labels.model_labels:
         return _two_models_sentence(pairs, verdict, changed, labels, limit)
     if verdict == "no_change" and not changed.lost and not changed.gained:
@@ -472,7 +494,7 @@ def _conclude(
     small = f", smaller than {limit}" if limit else ""
     return {
         "regression": f"Regression between these two runs{small}: {flips}.",
-        "improvement": f"Improvement between these two runs: {flips}.",
+        "improvement": f"Improvement between these two runs{small}: {flips}.",
         "no_change": f"No change between these two runs: {flips}; chance alone can explain this.",
         "inconclusive": f"Not enough evidence: {flips}; this can be chance or a real change.",
     }[verdict]
@@ -503,16 +525,17 @@ def _two_models_sentence(
     else:
         of_first, of_second = _format_count_or_none(first), _format_count_or_none(second)
         flips = f"of {pairs}, {of_first} passed only {for_first} and {of_second} only {for_second}"
+    small = f" by less than {limit}" if limit else ""
     return {
-        "regression": f"{base} beats {new}{f' by less than {limit}' if limit else ''}: {flips}.",
-        "improvement": f"{new} beats {base}: {flips}.",
+        "regression": f"{base} beats {new}{small}: {flips}.",
+        "improvement": f"{new} beats {base}{small}: {flips}.",
         "no_change": f"No difference between {base} and {new}: {flips}; chance alone can explain this.",
         "inconclusive": f"Not enough evidence that {base} or {new} is better: {flips}; this can be chance or a real "
         "difference.",
     }[verdict]
 
 
-def _describe_evidence(evidence: _Evidence, base_rate: float | None, new_rate: float | None, labels: SideLabels) -> str:
+def _describe_evidence(evidence: Evidence, base_rate: float | None, new_rate: float | None, labels: SideLabels) -> str:
     if evidence.difference is None or base_rate is None or new_rate is None:
         return "There is nothing to compare."
     low, high = evidence.interval.low, evidence.interval.high

@@ -4,7 +4,7 @@ Of twenty comparisons of equal sides, about one is significant at 5 % by chance 
 adjusted together (Holm), which keeps the chance of any false winner at 5 % or less, however the pairs depend on each
 other. Each pair is then an ordinary `Comparison` at the level at which Holm tests it. So its verdict is that of a
 comparison of two sides, with the worst case for results without a verdict, and its interval excludes zero exactly where
-the difference is proven. That interval is never narrower than the 95 % interval of the pair alone, but all intervals
+the test rejects. That interval is never narrower than the 95 % interval of the pair alone, but all intervals
 together have less confidence than each of them.
 
 Without a reference, every side is compared with every other one, and the better side of a pair is its new one: a side
@@ -18,7 +18,7 @@ from itertools import combinations
 
 from msgspec import Struct
 
-from pramana.analyse.comparison import ALPHA, LOSS, NO_LOSS, UNDECIDED, Comparison, FailOn
+from pramana.analyse.comparison import ALPHA, LOSS, NO_LOSS, UNDECIDED, Comparison, FailOn, PreparedComparison
 from pramana.analyse.intervals import adjust_p_values
 from pramana.analyse.numbers import pluralise
 
@@ -26,8 +26,17 @@ MAX_SIDES, MAX_SIDES_WITH_REFERENCE = 10, 50
 MAX_NAMED_PAIRS = 12
 """More proven differences are counted in the first sentence, not named."""
 
-WeighPair = Callable[[int, int, float], Comparison]
-"""Compares two sides, base and new by their places, at a level."""
+PreparePair = Callable[[int, int], PreparedComparison]
+"""Pairs and tests two sides, base and new by their places."""
+
+
+class JointDecision(Struct, frozen=True):
+    """One of several comparisons that are decided together."""
+
+    comparison: Comparison
+    """At the level at which Holm's correction tests it."""
+    adjusted_p_value: float
+    """Holm's; without a compared case it means nothing, as the comparison's p-value does."""
 
 
 class PairComparison(Struct, frozen=True):
@@ -55,27 +64,28 @@ class PairComparison(Struct, frozen=True):
 
     def describe_result(self, labels: Sequence[str]) -> str:
         """Return who is better, in a few words."""
-        base, new, found = labels[self.base_place], labels[self.new_place], self.comparison
+        new, found = labels[self.new_place], self.comparison
         if not found.pairs:
             return "different judges" if found.differently_judged else "no case to compare"
         if self.winner is not None and self.loser is not None:
-            small = found.verdict == "regression" and found.interval.low >= -found.margin
-            return f"{labels[self.winner]} beats {labels[self.loser]}{' by less than the margin' if small else ''}"
-        if found.p_value <= found.alpha and found.difference:
-            better = new if found.difference > 0 else base
-            return f"not proven: {better} has results without a verdict"
+            small = " by less than the margin" if found.is_within_margin else ""
+            return f"{labels[self.winner]} beats {labels[self.loser]}{small}"
+        if found.p_value <= found.alpha:  # the worst case overturned that the new side is better
+            missing = [f"{new} has results without a verdict"] if found.missing_verdicts else []
+            judged = [f"another judge judged cases of {new}"] if found.judge_changed else []
+            return f"not proven: {' and '.join([*missing, *judged])}"
         return "no significant difference"
 
 
-def compare_pairs(side_count: int, weigh: WeighPair, *, reference: int | None = None) -> list[PairComparison]:
+def compare_pairs(side_count: int, prepare: PreparePair, *, reference: int | None = None) -> list[PairComparison]:
     """Compare every two sides, or each side with the reference, and decide all pairs together at 5 %.
 
-    >>> from pramana.analyse.comparison import compare
+    >>> from pramana.analyse.comparison import prepare_comparison
     >>> from pramana.model import Outcome
     >>> numbers, outcomes = range(20), (Outcome.FAILED, Outcome.PASSED)
     >>> sides = [{str(each): [outcomes[each < passed]] for each in numbers} for passed in (20, 9, 8)]
-    >>> found = compare_pairs(3, lambda base, new, alpha: compare(sides[base], sides[new], alpha=alpha))
-    >>> [(each.base_place, each.new_place, each.winner, round(each.adjusted_p_value, 4)) for each in found]
+    >>> found = compare_pairs(3, lambda base, new: prepare_comparison(sides[base], sides[new]))
+    >>> [(each.base, each.new, each.winner, round(each.adjusted_p_value, 4)) for each in found]
     [(1, 0, 0, 0.002), (2, 0, 0, 0.0015), (2, 1, None, 1.0)]
     """
     places = range(side_count)
@@ -84,19 +94,36 @@ def compare_pairs(side_count: int, weigh: WeighPair, *, reference: int | None = 
         if reference is None
         else [(reference, new) for new in places if new != reference]
     )
-    alone = [weigh(base, new, ALPHA) for base, new in pairs]
+    prepared = [prepare(base, new) for base, new in pairs]
     if reference is None:
-        pairs = [
-            (new, base) if (found.difference or 0) < 0 else (base, new)
-            for (base, new), found in zip(pairs, alone, strict=True)
-        ]
-    testable = [place for place, found in enumerate(alone) if found.pairs]
-    p_values = [alone[place].p_value for place in testable]
+        for place, (base, new) in enumerate(pairs):
+            if (prepared[place].difference or 0) < 0:
+                pairs[place], prepared[place] = (new, base), prepare(new, base)
+    return [
+        PairComparison(base, new, decided.comparison, decided.adjusted_p_value)
+        for (base, new), decided in zip(pairs, decide_together(prepared), strict=True)
+    ]
+
+
+def decide_together(prepared: Sequence[PreparedComparison]) -> list[JointDecision]:
+    """Decide several comparisons together at 5 %, by Holm's correction over those that have a compared case.
+
+    >>> from pramana.analyse.comparison import prepare_comparison
+    >>> from pramana.model import Outcome
+    >>> before = {str(number): [Outcome.PASSED] for number in range(100)}
+    >>> worse = prepare_comparison(before, before | {str(number): [Outcome.FAILED] for number in range(6)})
+    >>> [each.comparison.verdict for each in decide_together([worse])]
+    ['regression']
+    >>> [each.comparison.verdict for each in decide_together([worse, prepare_comparison(before, before)])]
+    ['inconclusive', 'no_change']
+    """
+    testable = [place for place, each in enumerate(prepared) if each.has_pairs]
+    p_values = [prepared[place].p_value for place in testable]
     adjusted = dict(zip(testable, adjust_p_values(p_values), strict=True))
     levels = dict(zip(testable, find_holm_levels(p_values), strict=True))
     return [
-        PairComparison(base, new, weigh(base, new, levels.get(place, ALPHA)), adjusted.get(place, 1.0))
-        for place, (base, new) in enumerate(pairs)
+        JointDecision(each.decide(levels.get(place, ALPHA)), adjusted.get(place, 1.0))
+        for place, each in enumerate(prepared)
     ]
 
 

@@ -1,8 +1,9 @@
 """The baseline gate: a run that has ended and an earlier run in; a comparison of each model, and an exit code, out.
 
-A run passes if no model is proven to be worse than in the baseline, no result is missing, and none errored. The exit
-codes are those of `pramana run --baseline`. Where a run and its baseline have one model each, these are compared,
-whatever their names; otherwise each model is compared with the model of the same name.
+A run passes if no model is proven to be worse than in the baseline, no result is missing, and none errored. Several
+models are decided together, by Holm's correction, so the chance that unchanged models fail the gate does not grow with
+their number. The exit codes are those of `pramana run --baseline`. Where a run and its baseline have one model each,
+these are compared, whatever their names; otherwise each model is compared with the model of the same name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from msgspec import Meta, Struct
 
 from pramana.analyse.comparison import FailOn
 from pramana.analyse.gate import UNFINISHED, choose_worst_exit_code
+from pramana.analyse.joint_comparison import decide_together
 from pramana.analyse.numbers import pluralise
 from pramana.app import App, User, use_case
 from pramana.app.comparison_sides import (
@@ -20,8 +22,8 @@ from pramana.app.comparison_sides import (
     ComparedSides,
     ComparisonSource,
     DifferentCasesError,
-    compare_sides,
     is_same_suite,
+    prepare_sides,
 )
 from pramana.app.comparisons import (
     ComparisonView,
@@ -33,7 +35,7 @@ from pramana.app.comparisons import (
 from pramana.app.references import (
     ModelUnclear,
     SideReference,
-    make_baseline_reference,
+    make_earlier_run_reference,
     make_file_reference,
     make_run_reference,
     resolve_sides,
@@ -69,6 +71,16 @@ class ModelBaselineView(View, frozen=True, kw_only=True):
             "with failOn=inconclusive, such a loss is not excluded"
         ),
     ]
+    confidence: Annotated[
+        float | None,
+        Meta(
+            description="Confidence of the interval: 0.95, or higher if several models are decided together; null if "
+            "nothing is compared"
+        ),
+    ]
+    adjusted_p_value: Annotated[
+        float | None, Meta(description="p-value after Holm's correction over the models; null if nothing is compared")
+    ]
     comparison: Annotated[
         ComparisonView, Meta(description="The comparison with its first changed cases; GET /api/compare has all")
     ]
@@ -88,6 +100,9 @@ class BaselineCheckView(View, frozen=True, kw_only=True):
         ),
     ]
     incomplete: Annotated[str | None, Meta(description="Which results are missing or errored; null if none")]
+    decided_together: Annotated[
+        str | None, Meta(description="That several models are decided together, in a sentence; null for one model")
+    ]
     models: tuple[ModelBaselineView, ...]
 
 
@@ -114,6 +129,11 @@ class CheckedModel(Struct, frozen=True):
 
     model: str
     compared: ComparedSides
+    """Decided together with the other models."""
+    adjusted_p_value: float | None
+    """Holm's; None if nothing is compared. The same holds for `confidence`."""
+    confidence: float | None
+    """That of the interval."""
     exit_code: int
 
 
@@ -130,10 +150,24 @@ class BaselineCheck(Struct, frozen=True):
         codes = [each.exit_code for each in self.models]
         return choose_worst_exit_code([*codes, UNFINISHED] if self.incomplete else codes)
 
+    @property
+    def decided_together(self) -> str | None:
+        """That several models are decided together, in a sentence; None for one."""
+        count = sum(1 for each in self.models if each.compared.comparison.pairs)
+        if count < 2:
+            return None
+        return (
+            f"The {count} models are decided together at 5 % (Holm's correction for {count} comparisons); each "
+            "interval has the confidence of its test."
+        )
+
 
 def find_baseline(store: Store, reference: str, run: Run | None = None) -> SideReference:
-    """Return the run to compare with: of several with this name, the newest finished one that is not `run`."""
-    return make_baseline_reference(store, reference, run.id if run else None)
+    """Return the run to compare with: of those with this name that began before `run`, the newest finished one.
+
+    So the check of a run keeps its verdict when later runs get the name.
+    """
+    return make_earlier_run_reference(store, reference, run)
 
 
 def find_local_baseline(store: Store, reference: str, run: Run | None = None) -> SideReference:
@@ -171,11 +205,22 @@ def pair_with_baseline(store: Store, run: Run, base: SideReference) -> Sequence[
 
 
 def check_sides(store: Store, run: Run, sides: Sequence[_BaseAndNewSource], request: BaselineRequest) -> BaselineCheck:
-    """Compare the two sides of each model."""
+    """Compare the two sides of each model, and decide all models together at 5 %."""
+    prepared = [
+        prepare_sides(before, after, any_suite=False, any_judge=False, margin=request.margin) for before, after in sides
+    ]
     models = []
-    for before, after in sides:
-        compared = compare_sides(before, after, any_suite=False, any_judge=False, margin=request.margin)
-        models.append(CheckedModel(after.model, compared, compared.comparison.exit_code(request.fail_on)))
+    for made, decided in zip(prepared, decide_together([each.prepared for each in prepared]), strict=True):
+        found = decided.comparison
+        models.append(
+            CheckedModel(
+                model=made.sources[1].model,
+                compared=made.describe(found),
+                adjusted_p_value=decided.adjusted_p_value if found.pairs else None,
+                confidence=1 - found.alpha if found.pairs else None,
+                exit_code=found.exit_code(request.fail_on),
+            )
+        )
     counts = store.history.count_run_outcomes([run])[0]
     return BaselineCheck(models, _explain_incomplete(run, counts.outcome_counts if counts else {}))
 
@@ -198,10 +243,13 @@ def _baseline_check_view(run: Run, check: BaselineCheck) -> BaselineCheckView:
         passed=check.exit_code == 0,
         exit_code=check.exit_code,
         incomplete=check.incomplete,
+        decided_together=check.decided_together,
         models=tuple(
             ModelBaselineView(
                 model=each.model,
                 exit_code=each.exit_code,
+                confidence=each.confidence,
+                adjusted_p_value=each.adjusted_p_value,
                 comparison=make_first_page(comparison_view(each.compared), *each.compared.sources),
             )
             for each in check.models

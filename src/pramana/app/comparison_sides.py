@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from pramana.analyse.changes import CaseMeasurements, Change, measure_changes, merge_repeats
-from pramana.analyse.comparison import MARGIN, Comparison
-from pramana.analyse.comparison import compare as weigh
+from pramana.analyse.comparison import MARGIN, Comparison, PreparedComparison, prepare_comparison
 from pramana.analyse.engines import (
     EMBEDDED_PROVIDERS,
     EngineDifference,
@@ -311,13 +310,53 @@ def compare_sides(
     margin: float = DEFAULT_MARGIN_POINTS,
 ) -> ComparedSides:
     """Compare two sides case by case; `margin` is in points."""
+    made = prepare_sides(before, after, any_suite=any_suite, any_judge=any_judge, margin=margin)
+    return made.describe(made.prepared.decide())
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSides:
+    """Two sides that were read, paired and tested; a level decides them."""
+
+    sources: tuple[ComparisonSource, ComparisonSource]
+    sides: tuple[ComparisonSide, ComparisonSide]
+    prepared: PreparedComparison
+    any_judge: bool
+
+    def describe(self, comparison: Comparison) -> ComparedSides:
+        """Return the comparison at the level that decided it, with everything that is measured beside it."""
+        (before, after), (old, now), labels = self.sources, self.sides, comparison.labels
+        one_run = _are_models_of_one_run(before, after)
+        changed = [replace(each, labels=labels) for each in measure_changes(old.measurements, now.measurements)]
+        embedded = all(each.provider in EMBEDDED_PROVIDERS for each in (before, after))
+        engines = find_engine_differences(
+            old.engines, now.engines, both_embedded=embedded and comparison.pairs > 0 and not one_run
+        )
+        left_out = (
+            frozenset[str]() if self.any_judge else frozenset(each.case for each in comparison.differently_judged)
+        )
+        return ComparedSides(
+            comparison,
+            changed,
+            [each._replace(labels=labels) for each in find_request_differences(before, after)],
+            (old, now),
+            (before, after),
+            compare_replies(old.answers, now.answers, left_out),
+            [mismatch for source in (before, after) if (mismatch := source.find_result_hash_mismatch())],
+            [replace(each, side_labels=labels) for each in engines],
+            _make_heading(before, after, one_run=one_run),
+        )
+
+
+def prepare_sides(
+    before: ComparisonSource, after: ComparisonSource, *, any_suite: bool, any_judge: bool, margin: float
+) -> PreparedSides:
+    """Read, pair and test two sides, to decide them together with others; parameters as those of `compare_sides`."""
     share = parse_margin(margin)
-    one_run = before.identity == after.identity and before.model != after.model
-    labels = make_model_labels(before.short_model_name, after.short_model_name) if one_run else TWO_RUN_LABELS
     same = has_same_cases(before, after, any_suite=any_suite)
     keys = choose_side_keys(before, after)
     old, now = read_side(before, keys), read_side(after, keys)
-    found = weigh(
+    prepared = prepare_comparison(
         old.outcomes,
         now.outcomes,
         same_cases=same,
@@ -326,25 +365,15 @@ def compare_sides(
         new_judges=now.verdict_sources,
         any_judge=any_judge,
         margin=share,
-        labels=labels,
+        labels=make_model_labels(before.short_model_name, after.short_model_name)
+        if _are_models_of_one_run(before, after)
+        else TWO_RUN_LABELS,
     )
-    changed = [replace(each, labels=labels) for each in measure_changes(old.measurements, now.measurements)]
-    embedded = all(each.provider in EMBEDDED_PROVIDERS for each in (before, after))
-    engines = find_engine_differences(
-        old.engines, now.engines, both_embedded=embedded and found.pairs > 0 and not one_run
-    )
-    left_out = frozenset[str]() if any_judge else frozenset(each.case for each in found.differently_judged)
-    return ComparedSides(
-        found,
-        changed,
-        [each._replace(labels=labels) for each in find_request_differences(before, after)],
-        (old, now),
-        (before, after),
-        compare_replies(old.answers, now.answers, left_out),
-        [mismatch for source in (before, after) if (mismatch := source.find_result_hash_mismatch())],
-        [replace(each, side_labels=labels) for each in engines],
-        _make_heading(before, after, one_run=one_run),
-    )
+    return PreparedSides((before, after), (old, now), prepared, any_judge)
+
+
+def _are_models_of_one_run(before: ComparisonSource, after: ComparisonSource) -> bool:
+    return before.identity == after.identity and before.model != after.model
 
 
 def _make_heading(before: ComparisonSource, after: ComparisonSource, *, one_run: bool) -> str:

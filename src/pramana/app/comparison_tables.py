@@ -11,8 +11,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from pramana.analyse.comparison import DAY_NOTE, Comparison, Test, Verdict
-from pramana.analyse.comparison import compare as weigh
+from pramana.analyse.comparison import DAY_NOTE, PreparedComparison, prepare_comparison
 from pramana.analyse.joint_comparison import (
     MAX_SIDES,
     MAX_SIDES_WITH_REFERENCE,
@@ -23,6 +22,7 @@ from pramana.analyse.joint_comparison import (
 )
 from pramana.analyse.labels import MAX_MODEL_LENGTH, SideLabels, shorten_names
 from pramana.analyse.numbers import pluralise
+from pramana.analyse.paired_tests import Test, Verdict
 from pramana.analyse.pairing import SCORED, split_variant
 from pramana.analyse.rates import Rate
 from pramana.app import App, User, use_case
@@ -53,7 +53,8 @@ from pramana.request import SearchText
 
 INTERVALS_NOTE = (
     "Each interval belongs to its own difference, at the confidence at which Holm's correction tests it: 95 % or more. "
-    "It excludes zero exactly if the difference is proven. All intervals together have less confidence than each."
+    "It excludes zero exactly if the test rejects; a win must also hold if missing verdicts had failed. All intervals "
+    "together have less confidence than each."
 )
 _RunReference = Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -90,8 +91,8 @@ class PairView(View, frozen=True, kw_only=True):
     interval: Annotated[
         tuple[float, float] | None,
         Meta(
-            description="Interval of the difference at `confidence`; it excludes zero exactly if the difference is "
-            "proven"
+            description="Interval of the difference at `confidence`; it excludes zero exactly if the test rejects. A "
+            "win must also hold if missing verdicts, and those of another judge, had failed: see `winner`"
         ),
     ]
     confidence: Annotated[
@@ -219,7 +220,7 @@ def compare_several_sides(
     _refuse_too_many(several)
     share = parse_margin(margin)
     compared = _SideReader(several, any_suite=any_suite, any_judge=any_judge, margin=share)
-    pairs = compare_pairs(len(compared.sources), compared.weigh, reference=compared.reference_place)
+    pairs = compare_pairs(len(compared.sources), compared.prepare, reference=compared.reference_place)
     return ComparisonTableWithPairs(_make_view(compared, pairs, margin), pairs)
 
 
@@ -280,8 +281,8 @@ class _SideReader:
         keys = choose_side_keys(self.sources[base], self.sources[new])
         return self.read_side(base, keys), self.read_side(new, keys)
 
-    def weigh(self, base: int, new: int, alpha: float) -> Comparison:
-        """Compare two sides at a level, as a comparison of these two does."""
+    def prepare(self, base: int, new: int) -> PreparedComparison:
+        """Pair and test two sides, as a comparison of these two does."""
         both = (min(base, new), max(base, new))
         if both not in self._has_same_cases:
             before, after = (self.sources[place] for place in both)
@@ -290,10 +291,9 @@ class _SideReader:
             )
         old, now = self.read_pair(base, new)
         names = self.labels[base], self.labels[new]
-        return weigh(
+        return prepare_comparison(
             old.outcomes,
             now.outcomes,
-            alpha=alpha,
             margin=self._margin,
             same_cases=self._has_same_cases[both],
             new_repeats=self.sources[new].planned_repeats,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from pramana.analyse.changes import Change, Range
-from pramana.analyse.comparison import Test, Verdict
+from pramana.analyse.paired_tests import Test, Verdict
 from pramana.analyse.pairing import Pair, UnpairedAnswers
 from pramana.analyse.replies import MAX_LISTED_CHANGES
 from pramana.app import App, User, use_case
@@ -236,7 +236,11 @@ class ComparisonNumbersView(View, frozen=True, kw_only=True):
     new_whole_rate: float | None
     difference: float | None
     interval: Annotated[
-        tuple[float, float] | None, Meta(description="95 % interval of the difference; null if nothing is compared")
+        tuple[float, float] | None,
+        Meta(
+            description="Interval of the difference; null if nothing is compared. It has 95 % confidence, or more if a "
+            "check against a baseline decides several models together"
+        ),
     ]
     p_value: Annotated[
         float | None, Meta(description="p-value of the test; null if nothing is compared, as `test` is then")

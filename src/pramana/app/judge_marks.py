@@ -20,6 +20,7 @@ from pramana.analyse.judges import canonical_judge_name, describe_accuracies_bri
 from pramana.analyse.labelling import list_verdicts
 from pramana.analyse.pairing import VerdictSource
 from pramana.app.calibrations import MAX_OTHER_RUNS, given_label, read_labelled_verdicts
+from pramana.errors import NotFound
 from pramana.model import Run
 from pramana.store.history import RunOutcomeCounts
 from pramana.store.scoring import VerdictJudge
@@ -31,7 +32,8 @@ _StrataBySource = Mapping[VerdictSource, Sequence[Stratum]]
 class JudgeMarks:
     """How far the judges of runs agree with people, in a few words. Thread-safe.
 
-    What was read of labelled runs is kept until another label is given.
+    What was read of labelled runs is kept until another label is given. The lock is never held while the store is read,
+    so two lists that are asked for at once may read the same run twice.
     """
 
     def __init__(self, store: Store) -> None:
@@ -44,13 +46,12 @@ class JudgeMarks:
         """Return the mark of each run by its outcomes so far: `uncalibrated`, `judge agrees 92 %`, or None."""
         if not any(each and each.judges for each in counts):
             return [None] * len(run_records)
+        labels = self._store.labels.read_state()
         with self._lock:
-            labels = self._store.labels.read_state()
             if labels != self._labels:
                 self._labels, self._strata = labels, {}
-            return _RunListDescriber(self._store, self._strata, has_labels=bool(labels.label_count)).describe(
-                run_records, counts
-            )
+            strata = self._strata  # of these labels; a later one replaces the dictionary, and never changes it
+        return _RunListDescriber(self._store, strata, has_labels=bool(labels.label_count)).describe(run_records, counts)
 
 
 class _RunListDescriber:
@@ -79,7 +80,7 @@ class _RunListDescriber:
             if source not in self._accuracy_by_others:
                 self._accuracy_by_others[source] = self._pool_accuracy(source, "")
             return self._accuracy_by_others[source]
-        own = estimate_accuracy(self._read_strata(run).get(source, ()))
+        own = estimate_accuracy(self._read_own_strata(run).get(source, ()))
         return self._pool_accuracy(source, run.id) if own is None else own
 
     def _pool_accuracy(self, source: VerdictSource, without_run_id: str) -> float | None:
@@ -88,8 +89,17 @@ class _RunListDescriber:
 
     def _read_other_strata(self, run_id: str) -> _StrataBySource:
         if run_id not in self._by_run:
-            self._by_run[run_id] = self._read_strata(self._store.runs.read(run_id))
+            try:
+                self._by_run[run_id] = self._read_strata(self._store.runs.read(run_id))
+            except NotFound:  # deleted after the list of labelled runs was read
+                self._by_run[run_id] = {}
         return self._by_run[run_id]
+
+    def _read_own_strata(self, run: Run) -> _StrataBySource:
+        try:
+            return self._read_strata(run)
+        except NotFound:  # deleted after the list of runs was read
+            return {}
 
     def _read_strata(self, run: Run) -> _StrataBySource:
         key = (run.reference, run.stored, *self._store.scorings.read_scoring_labels(run))

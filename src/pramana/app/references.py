@@ -302,6 +302,12 @@ def make_baseline_reference(store: Store, reference: str, new_reference: str | N
     return replace(found, typed_reference=reference)
 
 
+def make_earlier_run_reference(store: Store, reference: str, checked: Run | None) -> SideReference:
+    """Return the models of the baseline of a run; without a run, of one that is yet to begin."""
+    found = store.runs.find_earlier_baseline(reference, checked) if checked else store.runs.find_baseline(reference)
+    return replace(make_run_reference(store, found.reference), typed_reference=reference)
+
+
 def _name_with_date(name: str, created_at: str | None) -> str:
     return f"{name} of {created_at[:16].replace('T', ' ')}" if created_at else name
 

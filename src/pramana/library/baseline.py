@@ -28,6 +28,8 @@ class CheckedBaseline(Struct, frozen=True):
 
     exit_code: int
     incomplete: str | None
+    decided_together: str | None
+    """That several models are decided together, in a sentence; None for one."""
     failed_models: tuple[str, ...]
     """Those whose comparison fails the check."""
     comparisons: Mapping[str, Comparison]
@@ -60,6 +62,7 @@ def _check_baseline(store_url: str, run: Run, baseline_store_url: str, request: 
         return CheckedBaseline(
             check.exit_code,
             check.incomplete,
+            check.decided_together,
             tuple(each.model for each in check.models if each.exit_code),
             {each.model: make_comparison(each.compared) for each in check.models},
         )
@@ -69,6 +72,8 @@ def describe_failed_check(check: CheckedBaseline) -> Iterator[str]:
     """Yield what failed: each model in a sentence, and the first cases that it lost with both replies."""
     if check.incomplete:
         yield check.incomplete
+    if check.decided_together and check.failed_models:
+        yield check.decided_together
     for model in check.failed_models:
         found = check.comparisons[model]
         yield f"{model}: {found}" if len(check.comparisons) > 1 else str(found)

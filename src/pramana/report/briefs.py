@@ -102,7 +102,7 @@ def render_baseline_check(check: BaselineCheckView) -> str:
     """Return whether a run passed the check against its baseline, then the comparison of each model."""
     verdict = "Passed" if check.passed else "Failed"
     lines = [f"{verdict}, exit code {check.exit_code}: run {check.run} against the baseline {check.baseline}."]
-    lines += [check.incomplete] if check.incomplete else []
+    lines += [each for each in (check.incomplete, check.decided_together) if each]
     for each in check.models:
         lines += ["", f"{each.model} (exit code {each.exit_code}):", render_comparison(each.comparison)]
     return "\n".join(lines)

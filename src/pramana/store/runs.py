@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, insert, or_, select, true, update
 
 from pramana import clock
 from pramana.errors import Hint, NotFound, quote_text, suggest_similar
@@ -325,16 +325,50 @@ class Runs(StorePart):
         try:
             return self.find_as_of_scoring(reference)
         except NotFound:
-            named = select(runs).where(
-                _make_whole_name_condition(reference[:MAX_REFERENCE_LENGTH]), runs.c.status == "finished"
+            found = self._find_newest_finished(reference, runs.c.id != other_than if other_than is not None else true())
+            if found is None:
+                raise
+            return found
+
+    def find_earlier_baseline(self, reference: str, checked: Run) -> Run:
+        """Return the baseline of a run: of those with this name that began before it, the newest finished one.
+
+        So the baseline stays when later runs get the name. An ID, or its beginning, may name a later run.
+        """
+        try:
+            found = self.find_as_of_scoring(reference)
+        except NotFound:
+            earlier = self._find_newest_finished(reference, self._make_began_before_condition(checked))
+            if earlier is None:
+                raise
+            return earlier
+        named_by_id = reference == "latest" or found.id.startswith(reference.rpartition("@")[0] or reference)
+        if not named_by_id and found.id != checked.id and not self._began_before(found, checked):
+            raise NotFound(
+                f"no run named {quote_text(reference)} began before run {checked.id}; to check it against the later "
+                f"run {found.id}, pass this ID"
             )
-            if other_than is not None:
-                named = named.where(runs.c.id != other_than)
-            with self._database.read_transaction() as connection:
-                found = connection.execute(named.order_by(runs.c.run_no.desc()).limit(1)).mappings().first()
-                if found is None:
-                    raise
-                return self._run_from_row(connection, found)
+        return found
+
+    def _find_newest_finished(self, name: str, condition: ColumnElement[bool]) -> Run | None:
+        """Return the newest finished run of this name that meets a condition."""
+        named = select(runs).where(
+            _make_whole_name_condition(name[:MAX_REFERENCE_LENGTH]), runs.c.status == "finished", condition
+        )
+        with self._database.read_transaction() as connection:
+            found = connection.execute(named.order_by(runs.c.run_no.desc()).limit(1)).mappings().first()
+            return None if found is None else self._run_from_row(connection, found)
+
+    def _began_before(self, run: Run, checked: Run) -> bool:
+        condition = and_(runs.c.id == run.id, self._make_began_before_condition(checked))
+        with self._database.read_transaction() as connection:
+            return connection.execute(select(runs.c.run_no).where(condition)).first() is not None
+
+    def _make_began_before_condition(self, checked: Run) -> ColumnElement[bool]:
+        """Return the condition that a run began before another one, which may be in another store."""
+        with self._database.read_transaction() as connection:
+            number = connection.scalar(select(runs.c.run_no).where(runs.c.id == checked.id))
+        return runs.c.created < checked.created if number is None else runs.c.run_no < number
 
     def find_as_of_scoring(self, reference: str) -> Run:
         """Return a run by a reference; `RUN@1` is the run as of its scoring 1.

@@ -7,15 +7,16 @@ one, the new checks are stored under the scoring's negative number, where they h
 older checks still counts; the evidence of the newest check states it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from msgspec.structs import replace
-from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, func, insert, not_, select, update
 
 from pramana.errors import NotFound
 from pramana.model import OUTCOMES_BY_SEVERITY, Check, Outcome, ResultKey, Run, Spent
-from pramana.store.engine import Database, StorePart, record_change, timestamp
+from pramana.store.engine import CHUNK_ROWS, Database, StorePart, record_change, timestamp
 from pramana.store.records import (
     CHECK_COLUMNS,
     UNDECIDING_OUTCOME,
@@ -204,6 +205,8 @@ class VerdictJudge(NamedTuple):
 
 _JUDGE_KEY = '"judge":"'
 """How evidence names the judge in JSON; within a text of the evidence, the quotes would be escaped."""
+_EVIDENCE_START = "{" + _JUDGE_KEY
+"""How the evidence of a judge begins. Elsewhere the key may belong to an object within the evidence."""
 MAX_JUDGE_LENGTH = 4_000
 _BACKSLASH, _QUOTE = ("\\\\", "\x02"), ('\\"', "\x01")
 """Escaped characters of JSON that would hide the end of a name, and what stands for them: JSON escapes both signs."""
@@ -215,34 +218,53 @@ def count_verdicts_by_judge(
     """Yield how often each judge passed and failed replies of a run, after a result number and by the given scorings.
 
     The database finds the names in the evidence, so that no check is read into memory: a list of runs needs this too.
+    Only evidence that has the key elsewhere than at its start is read and decoded, one check at a time.
     """
     find = func.instr if connection.dialect.name == "sqlite" else func.strpos
-    start = find(checks.c.evidence, _JUDGE_KEY)
-    rest = func.substr(checks.c.evidence, start + len(_JUDGE_KEY), MAX_JUDGE_LENGTH)
+    is_at_start = func.substr(checks.c.evidence, 1, len(_EVIDENCE_START)) == _EVIDENCE_START
+    rest = func.substr(checks.c.evidence, len(_EVIDENCE_START) + 1, MAX_JUDGE_LENGTH)
     rest = func.replace(func.replace(rest, *_BACKSLASH), *_QUOTE)
     end = find(rest, '"')
-    judge = func.substr(rest, 1, case((end > 0, end - 1), else_=MAX_JUDGE_LENGTH))
-    verdicts = select(results.c.run_no, checks.c.name, checks.c.version, judge.label("judge"), checks.c.outcome)
-    verdicts = verdicts.join_from(results, checks, checks.c.seq == results.c.seq).where(
-        results.c.run_no.in_(run_nos),
+    name = func.substr(rest, 1, case((end > 0, end - 1), else_=MAX_JUDGE_LENGTH))
+    judge = case((is_at_start, name), else_=None).label("judge")
+    conditions = [
         results.c.seq > after_seq,
         checks.c.outcome.in_((Outcome.PASSED.value, Outcome.FAILED.value)),
-        start > 0,
-    )
+        find(checks.c.evidence, _JUDGE_KEY) > 0,
+    ]
     if len(scoring_numbers) == 1:
-        verdicts = verdicts.where(checks.c.scoring == scoring_numbers[0])
+        conditions.append(checks.c.scoring == scoring_numbers[0])
     else:
         each = checks.alias()
         newest = select(func.max(each.c.scoring)).where(
             each.c.seq == results.c.seq, each.c.scoring.in_(scoring_numbers)
         )
-        verdicts = verdicts.where(checks.c.scoring == newest.scalar_subquery())
-    found = verdicts.subquery()  # PostgreSQL cannot see that two equal expressions with parameters are one group
+        conditions.append(checks.c.scoring == newest.scalar_subquery())
+    columns = results.c.run_no, checks.c.name, checks.c.version, checks.c.outcome
+    verdicts = select(*columns, judge).join_from(results, checks, checks.c.seq == results.c.seq)
+    found = verdicts.where(results.c.run_no.in_(run_nos), *conditions).subquery()
+    # PostgreSQL cannot see that two equal expressions with parameters are one group, hence the subquery.
     query = select(*found.c, func.count()).group_by(*found.c)
+    others = set[int]()
     rows: Iterable[Any] = connection.execute(query)
-    for run_no, name, version, spelling, outcome, count in rows:
-        if typed := _decode_judge_name(spelling):
-            yield run_no, VerdictJudge(unescape_text(name), unescape_text(version), typed), Outcome(outcome), count
+    for run_no, check, version, outcome, spelling, count in rows:
+        if spelling is None:
+            others.add(run_no)
+        elif typed := _decode_judge_name(spelling):
+            yield run_no, VerdictJudge(unescape_text(check), unescape_text(version), typed), Outcome(outcome), count
+    if not others:
+        return
+    elsewhere = select(*columns, checks.c.evidence).join_from(results, checks, checks.c.seq == results.c.seq)
+    counts: Counter[tuple[int, VerdictJudge, Outcome]] = Counter()
+    elsewhere = elsewhere.where(results.c.run_no.in_(others), *conditions, not_(is_at_start))
+    for run_no, check, version, outcome, evidence in connection.execute(
+        elsewhere.execution_options(yield_per=CHUNK_ROWS)
+    ):
+        typed = decode_json_column(evidence).get("judge")
+        if typed and typed.__class__ is str:
+            counts[run_no, VerdictJudge(unescape_text(check), unescape_text(version), typed), Outcome(outcome)] += 1
+    for (run_no, found_judge, decided), count in counts.items():
+        yield run_no, found_judge, decided, count
 
 
 def _decode_judge_name(spelling: str) -> str:

@@ -29,6 +29,8 @@ def test_a_run_is_checked_against_a_named_baseline(client: Client, store: Store)
     assert (found["run"], found["baseline"], found["passed"], found["exitCode"]) == (new, base, False, 1)
     assert (model["model"], model["exitCode"], model["comparison"]["verdict"]) == ("fake", 1, "regression")
     assert (model["comparison"]["lost"], len(model["comparison"]["flips"])) == (9, 9)
+    assert (found["decidedTogether"], model["confidence"]) == (None, 0.95)
+    assert model["adjustedPValue"] == model["comparison"]["pValue"] == 1 / 256
     relaxed = client.get(f"/api/runs/{new}/baseline?baseline=main&margin=100").data
     assert (relaxed["passed"], relaxed["exitCode"], relaxed["models"][0]["comparison"]["margin"]) == (True, 0, 100)
     strict = client.get(f"/api/runs/{base}/baseline?baseline={new}&failOn=inconclusive&margin=0.5").data
@@ -44,10 +46,13 @@ def test_errored_results_are_exit_code_3(client: Client, store: Store) -> None:
 
 
 def test_a_check_is_computed_again_when_the_baseline_is_another_run(client: Client, store: Store) -> None:
-    first, new = add_run(store, GOOD), add_run(store, BAD)
+    first, second, new = add_run(store, GOOD), add_run(store, BAD), add_run(store, BAD)
     client.patch(f"/api/runs/{first}", {"name": "main"})
     assert client.get(f"/api/runs/{new}/baseline?baseline=main").data["exitCode"] == 1
-    second = add_run(store, BAD)
+    later = add_run(store, BAD)
+    client.patch(f"/api/runs/{later}", {"name": "main"})
+    found = client.get(f"/api/runs/{new}/baseline?baseline=main").data
+    assert (found["baseline"], found["exitCode"]) == (first, 1)  # a run that began after the checked one never counts
     client.patch(f"/api/runs/{second}", {"name": "main"})
     found = client.get(f"/api/runs/{new}/baseline?baseline=main").data
     assert (found["baseline"], found["exitCode"]) == (second, 0)

@@ -545,7 +545,7 @@ def test_a_result_counts_on_the_day_of_its_arrival_at_most_one_day_after_its_rep
             client_per_store.store.submissions.add(Batch([result]), [True], "t00000001")
     read = client_per_store.store.contributed_results
     assert read.count_results("m", SUITE, "2026-03-10") == {}, "the day is not over"
-    assert read.find_suite("m", "2026-03-10") is None
+    assert read.find_suite_hash_with_most_contributors("m", "2026-03-10") is None
     counted = {f"p{number}": (1, 1) for number in range(3)}
     assert read.count_results("m", SUITE, "2026-03-11") == {"t00000001": {"2026-03-10": counted}}
 

@@ -74,6 +74,23 @@ def test_a_run_is_checked_against_a_baseline_on_its_page(bench: Bench) -> None:
     expect(page).to_have_url(re.compile(rf"/compare\?base={base}&new={new}"))
     expect(page.get_by_role("heading", name="No difference seen")).to_be_visible()
 
+    page = bench.open(f"/runs/{new}?baseline={base}")
+    box = page.get_by_role("region", name="Baseline")
+    expect(box.get_by_label("Margin (points)")).to_have_value("5")
+    box.get_by_label("Margin (points)").fill("2.5")
+    box.get_by_role("combobox", name="Fail on").click()
+    page.get_by_role("option", name="Inconclusive, too").click()
+    box.get_by_role("button", name="Check").click()
+    failed = f"Failed against the baseline, run {base}; exit code 4"
+    expect(box).to_contain_text(failed)
+    expect(page).to_have_url(f"{bench.url}/runs/{new}?baseline={base}&margin=2.5&failOn=inconclusive")
+    page.reload()  # a link of a build shows the check with its margin and what fails it
+    expect(box).to_contain_text(failed)
+    expect(box.get_by_label("Margin (points)")).to_have_value("2.5")
+    expect(box).to_contain_text("Inconclusive, too")
+    page = bench.open(f"/runs/{new}?baseline={base}&margin=500")
+    expect(page.get_by_role("region", name="Baseline")).to_contain_text("Margin: expected a number from 0 to 100")
+
     page = bench.open(f"/runs/{new}?baseline=nowhere")
     expect(page.get_by_role("region", name="Baseline")).to_contain_text('There is no run "nowhere"')
 

@@ -440,7 +440,8 @@ async def check_run_against_baseline(
         Query(
             min_length=1,
             max_length=200,
-            description="ID or name of an earlier run; of several with the name, the newest finished one but this run",
+            description="ID of a run, or a name: of those with the name that began before this run, the newest "
+            "finished one",
         ),
     ],
     fail_on: Annotated[

@@ -54,6 +54,9 @@ def print_check(check: "BaselineCheck") -> None:
     for each in check.models:
         click.echo()
         print_comparison(each.compared)
+    if check.decided_together:
+        click.echo()
+        click.echo(terminal.wrap_text(check.decided_together))
 
 
 def check_to_data(check: "BaselineCheck") -> list[dict[str, Any]]:
@@ -61,6 +64,11 @@ def check_to_data(check: "BaselineCheck") -> list[dict[str, Any]]:
     from pramana.app.comparisons import comparison_view
 
     return [
-        {**terminal.views_to_plain(comparison_view(each.compared)), "exit_code": each.exit_code}
+        {
+            **terminal.views_to_plain(comparison_view(each.compared)),
+            "confidence": each.confidence,
+            "adjusted_p_value": each.adjusted_p_value,
+            "exit_code": each.exit_code,
+        }
         for each in check.models
     ]

@@ -520,7 +520,9 @@ def _report_run(
     code = 130 if ended.status == "interrupted" else choose_worst_exit_code(codes)
     if option_values["as_json"]:
         said = {"run": ended.id, "status": ended.status, "reason": ended.reason, "sentence": decision.sentence}
-        beside = {"comparisons": check_to_data(check)} if check else {}
+        beside: dict[str, Any] = {}
+        if check:
+            beside = {"comparisons": check_to_data(check), "decided_together": check.decided_together}
         terminal.print_json({**said, "exit_code": code, **summary.as_data(), **beside})
     else:
         # An error that stopped the run is printed below; do not print it twice.
