@@ -20,6 +20,13 @@ def bad(prompt: str) -> str:
     return "no" if int(prompt.rsplit(maxsplit=1)[-1]) < 9 else f"yes {prompt}"
 
 
+def stop_after_three(prompt: str) -> str:
+    """Interrupt the run as Ctrl-C would, on the fourth case."""
+    if prompt.endswith(" 3"):
+        raise KeyboardInterrupt
+    return good(prompt)
+
+
 @pytest.fixture
 def suite(tmp_path: Path) -> str:
     path = tmp_path / "mine.jsonl"
@@ -110,3 +117,24 @@ def test_the_margin_decides_which_loss_stops_a_build(suite: str) -> None:
     assert (code, compared["verdict"], compared["margin"]) == (0, "regression", 100)
     done = CliRunner().invoke(pramana, ["run", suite, "--margin", "3"], standalone_mode=False)
     assert "--margin belongs to --baseline" in str(done.exception)
+
+
+def test_a_baseline_that_lacks_results_is_refused_with_how_to_complete_it(suite: str) -> None:
+    CliRunner().invoke(
+        pramana,
+        ["run", suite, "--model", f"python:{__name__}:stop_after_three", "--concurrency", "1", "--quiet"],
+        standalone_mode=False,
+    )
+    store = open_store(settings.database_url())
+    try:
+        (interrupted,), _ = store.runs.read_page()
+    finally:
+        store.close()
+    assert 0 < interrupted.stored < 12
+    done = CliRunner().invoke(
+        pramana,
+        ["run", suite, "--model", f"python:{__name__}:good", "--baseline", interrupted.id],
+        standalone_mode=False,
+    )
+    assert f"the baseline, run {interrupted.id}, has {interrupted.stored} of 12 results" in str(done.exception)
+    assert count_runs() == 1

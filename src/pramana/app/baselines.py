@@ -165,9 +165,23 @@ class BaselineCheck(Struct, frozen=True):
 def find_baseline(store: Store, reference: str, run: Run | None = None) -> SideReference:
     """Return the run to compare with: of those with this name that began before `run`, the newest finished one.
 
-    So the check of a run keeps its verdict when later runs get the name.
+    So the check of a run keeps its verdict when later runs get the name. A baseline without all of its results is
+    refused: cases that it lacks could not be compared, and the check would pass on a part of them.
     """
-    return make_earlier_run_reference(store, reference, run)
+    found = make_earlier_run_reference(store, reference, run)
+    _refuse_incomplete_baseline(store.runs.find_as_of_scoring(found.identity))
+    return found
+
+
+def _refuse_incomplete_baseline(baseline: Run) -> None:
+    counts = f"{baseline.stored:,} of {pluralise(baseline.expected, 'result')}"
+    if baseline.status in ACTIVE_STATUSES:
+        raise StateConflict(f"the baseline, run {baseline.id}, is still under way: it has {counts}; wait until it ends")
+    if baseline.stored < baseline.expected and baseline.plan.pairing is None:
+        raise InvalidInput(
+            f"the baseline, run {baseline.id}, has {counts}; name a complete run, or complete it",
+            hint=Hint("resume_run", baseline.id),
+        )
 
 
 def find_local_baseline(store: Store, reference: str, run: Run | None = None) -> SideReference:
