@@ -29,10 +29,13 @@ from pramana.app.providers import make_server_reach
 from pramana.app.views import View
 from pramana.app.watch_calls import (
     InstrumentCallsView,
+    count_calls_of_day,
+    describe_low_budget,
     estimate_instrument_calls,
     explain_unusable_instruments,
     measure_instrument_calls,
 )
+from pramana.day_runs import count_search_calls
 from pramana.errors import InvalidInput, PramanaError, Problem, quote_text, set_field, suggest_similar
 from pramana.model import Plan
 from pramana.plan_scoring import refuse_unknown_prices
@@ -173,8 +176,16 @@ class WatchView(View, frozen=True, kw_only=True):
     measured_days: int
     missing_days: int
     last_day: str | None
-    calls_per_day: Annotated[int | None, Meta(description="Planned calls of the last day; null before the first day")]
-    last_day_cost_usd: Annotated[float | None, Meta(description="Cost of the runs of the last day, as far as known")]
+    calls_per_day: Annotated[
+        int | None,
+        Meta(
+            description="Calls to the model on the last measured day, those beside the cases included; null: no day is "
+            "measured yet, or runs of that day were deleted"
+        ),
+    ]
+    last_day_cost_usd: Annotated[
+        float | None, Meta(description="Cost of the runs of the last day, as far as known; null: one was deleted")
+    ]
     is_last_day_cost_unknown: Annotated[bool, Meta(description="Whether the cost of a call of that day is unknown")]
     creator: str | None
     p_value: Annotated[
@@ -245,11 +256,13 @@ def start_watch(
     watch = store.watches.create(
         request, instruments, owner="cli" if is_local else "server", creator=creator, channel=channel
     )
-    started = read_watch(store, watch, estimate_instrument_calls(store, request.run, instruments, reach))
-    return replace(started, warnings=_find_budget_warnings(request, plan, prices, reach))
+    calls = estimate_instrument_calls(store, request.run, instruments, reach)
+    low = describe_low_budget(request.budget_usd_per_day, calls)
+    warnings = (*_warn_of_unknown_costs(request, plan, prices, reach), *([low] if low else []))
+    return replace(read_watch(store, watch, calls), warnings=warnings)
 
 
-def _find_budget_warnings(request: WatchRequest, plan: Plan, prices: Prices, reach: ProviderAccess) -> tuple[str, ...]:
+def _warn_of_unknown_costs(request: WatchRequest, plan: Plan, prices: Prices, reach: ProviderAccess) -> tuple[str, ...]:
     """Return a warning for a budget that the replies of a function end at once unless they state their cost."""
     if request.budget_usd_per_day is None:
         return ()
@@ -331,7 +344,8 @@ def read_watch(store: Store, watch: Watch, calls: tuple[InstrumentCallsView, ...
     period = _find_current_period(periods, days)
     findings = find_instrument_findings(watch.instruments, read_feature_days(store, watch, period), watch.baseline_days)
     alerts = store.watches.list_alerts(watch)
-    notes = explain_unusable_instruments(next(each.basis for each in periods if each.number == period))
+    searched = count_search_calls(store, watch, days[-1].day) if days and "answers" in watch.instruments else 0
+    notes = explain_unusable_instruments(next(each.basis for each in periods if each.number == period), searched)
     listed = _make_listed_view(store, watch, findings, [each for each in alerts if each.period == period], days, period)
     correlation = max(
         (each.baseline.next_day_rank_correlation for each in findings.values() if each.baseline), default=None
@@ -387,11 +401,9 @@ def _make_listed_view(
     reached = [read_reached_level(each.level, each.day, each.body) for each in alerts]
     level = decide_state(findings, reached)
     mine = [each for each in days if each.period == period]
-    spent = (
-        [store.results.sum_spending(each.run_id) for each in store.watches.list_runs(watch, days[-1].day)]
-        if days
-        else []
-    )
+    spent = []
+    if days and not any(each.calls is None for each in store.watches.list_calls(watch, days[-1].day)):
+        spent = [store.results.sum_spending(each.run_id) for each in store.watches.list_runs(watch, days[-1].day)]
     return WatchView(
         id=watch.id,
         name=watch.name,
@@ -409,7 +421,7 @@ def _make_listed_view(
         measured_days=sum(each.status == "measured" for each in mine),
         missing_days=sum(each.status == "missing" for each in mine),
         last_day=days[-1].day if days else None,
-        calls_per_day=next((each.planned for each in reversed(days) if each.planned), None),
+        calls_per_day=count_calls_of_day(store, watch, days),
         last_day_cost_usd=sum(each.cost_usd for each in spent) if spent else None,
         is_last_day_cost_unknown=any(each.unknown_cost for each in spent),
         creator=watch.creator,

@@ -50,14 +50,16 @@ def _render_calls(view: WatchDetailView) -> Iterator[str]:
     yield "Calls and cost a day:"
     for each in view.calls:
         names = ", ".join(name_instrument_groups(each.instruments)) or "test cases, which no instrument uses"
-        taken = "unknown (the cases or the model cannot be read here)"
+        why = "the cases or the model cannot be read here" if each.is_estimate else "a run of the last day was deleted"
+        taken = f"unknown ({why})"
         if each.calls is not None:
             cost = _format_call_cost(each.cost_usd, is_estimate=each.is_estimate)
             taken = f"{pluralise(each.calls, 'call')}, {cost}"
         search = ""
         if each.first_day_calls:
             cost = _format_call_cost(each.first_day_cost_usd, is_estimate=each.is_estimate)
-            search = f" (on the first day up to {each.first_day_calls:,} more, {cost}, to find its prompts)"
+            when = "on the first day up to" if each.is_estimate else "and"
+            search = f" ({when} {each.first_day_calls:,} more, {cost}, to find its prompts)"
         yield wrap_text(f"{taken}: {names}{search}", _COLUMNS, _INDENT, 2 * _INDENT)
 
 

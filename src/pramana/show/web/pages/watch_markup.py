@@ -546,8 +546,10 @@ def render_instrument_calls(calls: Sequence[InstrumentCallsView]) -> SafeHtml:
         names = ", ".join(
             GROUP_TITLES.get(group.replace(" ", "_"), group) for group in name_instrument_groups(each.instruments)
         )
-        once = f" (first day: up to {each.first_day_calls:,} more, to find its prompts)" if each.first_day_calls else ""
-        cost = format_cost(KnownTotal(each.cost_usd or 0.0, int(each.cost_usd is None)))
+        when = "first day: up to" if each.is_estimate else "and"
+        once = f" ({when} {each.first_day_calls:,} more, to find its prompts)" if each.first_day_calls else ""
+        is_unknown = each.calls is None and not each.is_estimate  # a run was deleted
+        cost = "–" if is_unknown else format_cost(KnownTotal(each.cost_usd or 0.0, int(each.cost_usd is None)))
         rows.append((f"{names or 'Test cases'}{once}", "–" if each.calls is None else f"{each.calls:,}", cost))
     return render_table("Calls and cost of the instruments", columns, rows)
 
