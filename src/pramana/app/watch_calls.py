@@ -1,6 +1,5 @@
 """What the instruments of a watch take a day, in calls and cost, and which of them found nothing to measure."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -147,42 +146,6 @@ def count_calls_of_day(store: Store, watch: Watch, days: Sequence[WatchDay]) -> 
     measured = next((each.day for each in reversed(days) if each.status == "measured"), None)
     calls = [each.calls for each in store.watches.list_calls(watch, measured)] if measured else [None]
     return None if None in calls else sum(each or 0 for each in calls)
-
-
-def describe_low_budget(budget_usd: float | None, calls: Sequence[InstrumentCallsView]) -> str | None:
-    """Return a warning if a day's budget is below the estimated cost of a day, or of a day with a search; None if not.
-
-    Costs that are unknown are left out.
-    """
-    if budget_usd is None:
-        return None
-    daily = sum(each.cost_usd or 0.0 for each in calls)
-    cases = sum(each.cost_usd or 0.0 for each in calls if each.title == CASES_TITLE)
-    others = sum(each.cost_usd or 0.0 for each in calls if not each.first_day_calls)
-    search = sum(each.first_day_cost_usd or 0.0 for each in calls)
-    budget = _format_dollars(budget_usd)
-    if budget_usd < cases:
-        return (
-            f"The test cases of a day cost about {_format_dollars(cases)}, more than the budget of {budget} a day. A "
-            "day with fewer than 80 % of its calls does not count. Raise the budget, or choose fewer cases."
-        )
-    if budget_usd < daily:
-        return (
-            f"A day costs about {_format_dollars(daily)}, more than the budget of {budget} a day, so that some of its "
-            "calls are left out, those for answers first. Raise the budget, or choose fewer cases or instruments."
-        )
-    if budget_usd < others + search:
-        days = math.ceil(search / max(budget_usd - others, budget_usd / 1000))
-        return (
-            f"The search for the prompts of answers costs about {_format_dollars(search)} once, and a day without it "
-            f"{_format_dollars(others)}. With the budget of {budget} a day, the search takes about {days} days, and "
-            "answers is measured after it."
-        )
-    return None
-
-
-def _format_dollars(cost_usd: float) -> str:
-    return f"${cost_usd:,.2f}" if cost_usd >= 0.1 else f"${cost_usd:.4f}"
 
 
 def explain_unusable_instruments(basis: Mapping[str, Any] | None, search_calls: int = 0) -> dict[str, str]:

@@ -5,7 +5,6 @@ functions for users of a server.
 """
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -25,16 +24,18 @@ from pramana.analyse.watch import (
 from pramana.analyse.watch_family import adjust_for_false_discoveries, bound_p_value
 from pramana.analyse.watch_sentences import describe_alert, describe_proof, describe_state, read_reached_level
 from pramana.app import App, User, use_case
+from pramana.app.judge_marks import JudgeMarks
 from pramana.app.providers import make_server_reach
 from pramana.app.views import View
+from pramana.app.watch_calibrations import CALIBRATION_DESCRIPTION, describe_watch_judges
 from pramana.app.watch_calls import (
     InstrumentCallsView,
     count_calls_of_day,
-    describe_low_budget,
     estimate_instrument_calls,
     explain_unusable_instruments,
     measure_instrument_calls,
 )
+from pramana.app.watch_warnings import find_start_warnings
 from pramana.day_runs import count_search_calls
 from pramana.errors import InvalidInput, PramanaError, Problem, quote_text, set_field, suggest_similar
 from pramana.model import Plan
@@ -188,6 +189,7 @@ class WatchView(View, frozen=True, kw_only=True):
     ]
     is_last_day_cost_unknown: Annotated[bool, Meta(description="Whether the cost of a call of that day is unknown")]
     creator: str | None
+    calibration: Annotated[str | None, Meta(description=CALIBRATION_DESCRIPTION)]
     p_value: Annotated[
         float | None,
         Meta(
@@ -257,28 +259,7 @@ def start_watch(
         request, instruments, owner="cli" if is_local else "server", creator=creator, channel=channel
     )
     calls = estimate_instrument_calls(store, request.run, instruments, reach)
-    low = describe_low_budget(request.budget_usd_per_day, calls)
-    warnings = (*_warn_of_unknown_costs(request, plan, prices, reach), *([low] if low else []))
-    return replace(read_watch(store, watch, calls), warnings=warnings)
-
-
-def _warn_of_unknown_costs(request: WatchRequest, plan: Plan, prices: Prices, reach: ProviderAccess) -> tuple[str, ...]:
-    """Return a warning for a budget that the replies of a function end at once unless they state their cost."""
-    if request.budget_usd_per_day is None:
-        return ()
-    asked = [*plan.targets, *plan.judges, *([plan.embedder] if plan.embedder else [])]
-    where = "Settings, Prices" if reach.is_for_other_users else str(settings.prices_file_path())
-    found = list[str]()
-    for each in {each.typed: each for each in asked if prices.needs_stated_cost(each)}.values():
-        price, stated = ("a price per token", "its tokens") if prices.is_known(each) else ("no price", "it")
-        found.append(
-            f"{quote_text(each.typed)} has {price}, so the cost of a reply is known only if the function states "
-            f"{stated}. With a budget, the first reply of unknown cost ends the day, and a day with fewer than 80 % of "
-            "its calls does not count. Let the function return pramana.Reply(text, cost_usd=0.01), leave out the "
-            f"budget, or set the price, 0 if the model is free of charge:\n  # {where}\n"
-            f"  [prices.{json.dumps(each.typed)}]\n  input_per_million = 0\n  output_per_million = 0"
-        )
-    return tuple(found)
+    return replace(read_watch(store, watch, calls), warnings=find_start_warnings(request, plan, prices, reach, calls))
 
 
 def _refuse_unusable_instruments(plan: Plan, instruments: Sequence[str]) -> None:
@@ -330,15 +311,22 @@ def choose_instruments(plan: Plan, wanted: Sequence[str] | None) -> tuple[str, .
 # ── Reading ──
 
 
-def list_watches(store: Store, *, active_only: bool = False) -> list[WatchView]:
+def list_watches(store: Store, *, active_only: bool = False, marks: JudgeMarks | None = None) -> list[WatchView]:
     """Return watches, newest first, each with its state; p-values are adjusted for all active watches together."""
-    views = [_make_watch_view(store, each) for each in store.watches.list_all(active_only=active_only)]
+    watches = store.watches.list_all(active_only=active_only)
+    calibrations = describe_watch_judges(store, watches, marks)
+    views = [_make_watch_view(store, *each) for each in zip(watches, calibrations, strict=True)]
     p_values = {each.id: each.p_value for each in views if each.is_active and each.p_value is not None}
     adjusted = dict(zip(p_values, adjust_for_false_discoveries([*p_values.values()]), strict=True))
     return [replace(each, adjusted_p_value=adjusted.get(each.id)) for each in views]
 
 
-def read_watch(store: Store, watch: Watch, calls: tuple[InstrumentCallsView, ...] | None = None) -> WatchDetailView:
+def read_watch(
+    store: Store,
+    watch: Watch,
+    calls: tuple[InstrumentCallsView, ...] | None = None,
+    marks: JudgeMarks | None = None,
+) -> WatchDetailView:
     """Return a watch with its days, and what each instrument says on the last one; `calls` are those of a day."""
     periods, days = store.watches.list_periods(watch), store.watches.list_days(watch)
     period = _find_current_period(periods, days)
@@ -346,7 +334,9 @@ def read_watch(store: Store, watch: Watch, calls: tuple[InstrumentCallsView, ...
     alerts = store.watches.list_alerts(watch)
     searched = count_search_calls(store, watch, days[-1].day) if days and "answers" in watch.instruments else 0
     notes = explain_unusable_instruments(next(each.basis for each in periods if each.number == period), searched)
-    listed = _make_listed_view(store, watch, findings, [each for each in alerts if each.period == period], days, period)
+    (calibration,) = describe_watch_judges(store, [watch], marks)
+    raised = [each for each in alerts if each.period == period]
+    listed = _make_listed_view(store, watch, findings, raised, days, period, calibration)
     correlation = max(
         (each.baseline.next_day_rank_correlation for each in findings.values() if each.baseline), default=None
     )
@@ -383,11 +373,12 @@ def _find_current_period(periods: Sequence[WatchPeriod], days: Sequence[WatchDay
     return days[-1].period if days else periods[0].number
 
 
-def _make_watch_view(store: Store, watch: Watch) -> WatchView:
+def _make_watch_view(store: Store, watch: Watch, calibration: str | None) -> WatchView:
     periods, days = store.watches.list_periods(watch), store.watches.list_days(watch)
     period = _find_current_period(periods, days)
     findings = find_instrument_findings(watch.instruments, read_feature_days(store, watch, period), watch.baseline_days)
-    return _make_listed_view(store, watch, findings, store.watches.list_alerts(watch, period), days, period)
+    alerts = store.watches.list_alerts(watch, period)
+    return _make_listed_view(store, watch, findings, alerts, days, period, calibration)
 
 
 def _make_listed_view(
@@ -397,6 +388,7 @@ def _make_listed_view(
     alerts: Sequence[WatchAlert],
     days: Sequence[WatchDay],
     period: int,
+    calibration: str | None,
 ) -> WatchView:
     reached = [read_reached_level(each.level, each.day, each.body) for each in alerts]
     level = decide_state(findings, reached)
@@ -425,6 +417,7 @@ def _make_listed_view(
         last_day_cost_usd=sum(each.cost_usd for each in spent) if spent else None,
         is_last_day_cost_unknown=any(each.unknown_cost for each in spent),
         creator=watch.creator,
+        calibration=calibration,
         p_value=_bound_watch_p_value(watch, findings, mine),
     )
 
@@ -548,13 +541,13 @@ def estimate_day(app: App, _: User, request: WatchRequest) -> tuple[InstrumentCa
 @use_case("viewer", "heavy")
 def list_all(app: App, _: User, *, active_only: bool = False) -> list[WatchView]:
     """Return watches, newest first, each with its state."""
-    return list_watches(app.store, active_only=active_only)
+    return list_watches(app.store, active_only=active_only, marks=app.judge_marks)
 
 
 @use_case("viewer", "heavy")
 def read(app: App, _: User, reference: str) -> WatchDetailView:
     """Return a watch with its days, and what each instrument says on the last one."""
-    return read_watch(app.store, app.store.watches.find(reference))
+    return read_watch(app.store, app.store.watches.find(reference), marks=app.judge_marks)
 
 
 @use_case("editor", "runs")

@@ -8,6 +8,7 @@ from pramana.analyse.labels import SideLabels
 from pramana.analyse.numbers import format_duration, format_percent, pluralise
 from pramana.analyse.summary import KnownTotal
 from pramana.analyse.watch_family import MAX_FALSE_SHARE, expect_false_notices
+from pramana.app.watch_calibrations import format_calibration
 from pramana.app.watch_calls import name_instrument_groups
 from pramana.app.watch_reports import (
     ChangeReportView,
@@ -102,6 +103,7 @@ def _render_listed(view: WatchView) -> Iterator[str]:
     state = "" if view.is_active else "  (stopped)"
     name = f"  {fit_to_width(view.name, 24)}" if view.name else ""
     days = f"{pluralise(view.measured_days, 'day')}, last {view.last_day or 'none'}"
+    days += f", {format_calibration(view.calibration)}" if view.calibration else ""
     yield wrap_text(f"{view.id}{name}  {fit_to_width(view.model, 28)}{state}  {days}", other_prefix=_INDENT)
     yield wrap_text(view.sentence, _COLUMNS, _INDENT, _INDENT)
 
@@ -129,6 +131,8 @@ def _render_report_lines(view: WatchReportView) -> Iterator[str]:
     stopped = f", stopped {watch.stopped_at[:10]}" if watch.stopped_at else ""
     yield wrap_text(f"Watch {watch.id}{name}: {escape_control_characters(watch.model)}{stopped}", other_prefix=_INDENT)
     yield from _render_days(watch)
+    if watch.calibration:
+        yield f"A model judges the replies ({watch.calibration})."
     yield from _render_calls(watch)
     for each in view.reported_changes:
         yield wrap_text(escape_control_characters(each), other_prefix=_INDENT)

@@ -329,6 +329,13 @@ class Watches(StorePart):
         query = query.where(watch_runs.c.day == day) if day else query
         return [WatchRun(*row) for row in self._fetch_rows(query.order_by(runs.c.run_no))]
 
+    def find_last_run_id(self, watch: Watch) -> str | None:
+        """Return the run of the cases of the last day that has results stored; None if there is none."""
+        query = select(watch_runs.c.run_id).join(runs, runs.c.id == watch_runs.c.run_id)
+        query = query.where(watch_runs.c.watch_no == watch.number, watch_runs.c.purpose == "batch", runs.c.stored > 0)
+        rows = self._fetch_rows(query.order_by(watch_runs.c.day.desc(), runs.c.run_no.desc()).limit(1))
+        return next((row.run_id for row in rows), None)
+
     def list_calls(self, watch: Watch, day: str) -> list[RunCalls]:
         """Return the calls of each run of a day but its confirming batches, deleted runs included."""
         query = select(watch_runs.c.run_id, watch_runs.c.purpose, runs.c.stored)

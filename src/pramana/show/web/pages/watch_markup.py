@@ -126,6 +126,13 @@ def describe_next_step(view: WatchView) -> str:
             return "Nothing to do."
 
 
+def render_judge(calibration: str | None) -> SafeHtml | None:
+    """Return how far the judges of a watch's verdicts agree with people; None if no model judged."""
+    if calibration is None:
+        return None
+    return tag("p", f"A model judges the replies ({calibration}).", class_="quiet small")
+
+
 def render_state(view: WatchDetailView) -> SafeHtml:
     """Return the state as one sentence, what is proven, and how far the baseline is."""
     sign, look = SIGNS_BY_LEVEL[view.level]
@@ -143,6 +150,7 @@ def render_state(view: WatchDetailView) -> SafeHtml:
         tag("p", render_untrusted_text(view.sentence, 2000)),
         meter,
         tag("p", view.proof, class_="quiet small"),
+        render_judge(view.calibration),
         class_="card stack",
         aria_label="State of the watch",
     )
