@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pramana.border_search import BorderSearch, SendCandidate, find_border_prompts, send_with
+from pramana.analyse.border_prompts import make_border_cases
+from pramana.border_search import CANDIDATES_TO_PROBE, BorderSearch, SendCandidate, find_border_prompts, send_with
 from pramana.errors import BudgetSpent
 from pramana.model import Case, Reply, Request
 
@@ -57,8 +58,22 @@ def test_an_endpoint_that_needs_more_than_one_token_gets_16() -> None:
 
 def test_an_endpoint_that_answers_nothing_has_no_border_prompts() -> None:
     found = search(lambda *_: Reply(""), lambda *_: Reply("a"))
-    assert (found.cases, found.calls) == ((), 4)
+    assert (found.cases, found.calls) == ((), 2 * 2 * CANDIDATES_TO_PROBE)
     assert search(lambda *_: None).cases == ()
+
+
+@pytest.mark.parametrize(("refused", "length"), [(1, 1), (2, 16)])
+def test_a_candidate_without_an_answer_does_not_decide_the_search(refused: int, length: int) -> None:
+    silent = {each.id for each in make_border_cases()[:refused]}
+
+    def answer(case: Case, parameters: Mapping[str, Any]) -> Reply:
+        is_answered = case.id not in silent and parameters["max_tokens"] >= length
+        return Reply(random.choice("ab") if is_answered else "")
+
+    found = search(answer)
+    assert found.cases
+    assert found.parameters["max_tokens"] == length
+    assert not silent & {each.id for each in found.cases}
 
 
 def test_with_logprobs_four_prompts_are_kept_even_if_no_answer_varies() -> None:

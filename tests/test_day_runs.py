@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import update
 
 from pramana import settings
 from pramana.analyse.border_prompts import rank_by_expected_shift_above_noise
 from pramana.analyse.instruments import DayFeatures, PromptDay
-from pramana.app.watches import list_watches, read_watch, start_watch
+from pramana.app.watches import WatchDetailView, list_watches, read_watch, start_watch
 from pramana.border_search import choose_border_prompts, find_border_prompts
 from pramana.day_runs import (
     DAILY_ANSWER_CALLS,
@@ -197,6 +198,95 @@ def test_a_budget_that_ends_the_search_leaves_it_for_the_next_day(store: Store, 
     assert (bench.model.calls, read_prompts(bench, "2026-03-03", "border")) == (16, ())
 
 
+def test_a_search_that_budgets_end_is_continued_every_day_until_it_has_its_prompts(
+    store: Store, days: DayClock
+) -> None:
+    """20 test cases and 108 calls of the search fit into a day's budget: the search takes two days, not all of them."""
+    bench = Bench(store, days, instruments=BORDERS, concurrency=1, budget_usd_per_day=1.0)
+    bench.model.cost_usd = 1 / 128
+    bench.measure_until(5)
+    searches = [
+        store.runs.read(each.run_id) for each in store.watches.list_runs(bench.watch) if each.purpose == "search"
+    ]
+    first, second = searches
+    assert (first.stored, SEARCH_CALLS - 8 < first.stored + second.stored <= SEARCH_CALLS) == (108, True)
+    keys = [result.key for run in searches for _, result in store.results.iterate(run)]
+    assert len(set(keys)) == len(keys), "a call of an earlier day was sent again"
+    assert second.plan.search is not None
+    assert second.plan.search.earlier_runs == (first.id,)
+    pinned = find_pinned_prompts(store, bench.watch, "2026-03-05")
+    assert pinned is not None
+    assert len(pinned.cases) == MAX_PINNED_PROMPTS
+    assert [each.collected_days for each in bench.view.findings if each.name == "answers"] == [4]
+
+
+def test_a_search_over_days_sends_failed_calls_again_and_forgets_deleted_runs(store: Store, days: DayClock) -> None:
+    bench = Bench(store, days, instruments=BORDERS, concurrency=1, budget_usd_per_day=1.0)
+    bench.model.cost_usd = 1 / 64
+    bench.measure(0)
+
+    def fail_after_the_cases(calls: int) -> None:
+        if calls > CASES:
+            raise ValueError("down")
+
+    bench.model.calls, bench.model.on_call = 0, fail_after_the_cases
+    bench.measure(1)
+    assert find_pinned_prompts(store, bench.watch, "2026-03-02") is None, "an outage decides nothing"
+    bench.model.on_call = lambda _: None
+    store.runs.delete(store.watches.list_runs(bench.watch, "2026-03-01")[1].run_id)
+    bench.model.cost_usd = 0.0
+    bench.measure(2)
+    assert len(read_prompts(bench, "2026-03-03", "border")) == MAX_PINNED_PROMPTS
+
+
+def test_a_search_over_days_that_finds_nothing_is_pinned_with_its_days(store: Store, days: DayClock) -> None:
+    bench = Bench(store, days, instruments=BORDERS, concurrency=1, budget_usd_per_day=1.0)
+    bench.model.pass_rate, bench.model.cost_usd = 1.0, 1 / 64
+    bench.measure_until(6)
+    pinned = find_pinned_prompts(store, bench.watch, "2026-03-06")
+    assert pinned is not None
+    assert (pinned.cases, pinned.search_began, pinned.search_day) == ((), "2026-03-01", "2026-03-04")
+    assert bench.model.calls == 6 * CASES + pinned.search_calls <= 6 * CASES + SEARCH_CALLS
+    (note,) = [each.note for each in bench.view.findings if each.name == "answers"]
+    assert note is not None
+    assert f"No border prompt was found in {pinned.search_calls} calls from 2026-03-01 to 2026-03-04:" in note
+
+
+def test_an_unfinished_search_is_reported(store: Store, days: DayClock) -> None:
+    bench = Bench(store, days, instruments=BORDERS, concurrency=1, budget_usd_per_day=1.0)
+    bench.model.cost_usd = 1 / 128
+    bench.measure(0)
+    (note,) = [each.note for each in bench.view.findings if each.name == "answers"]
+    assert note == (
+        "Its prompts are not found yet: the budget of a day ended the search after 108 of at most 192 calls. The next "
+        "day continues it."
+    )
+    cases, answers = bench.view.calls
+    assert (cases.calls, answers.calls, answers.first_day_calls, answers.first_day_cost_usd) == (
+        CASES,
+        0,
+        108,
+        108 / 128,
+    )
+    assert "answers (and 108 more, $0.8438, to find its prompts)" in " ".join(render_started(bench.view).split())
+    assert bench.view.calls_per_day == CASES + 108
+    bench.measure(1)
+    assert [each.note for each in bench.view.findings] == [None] * 3
+    assert bench.view.calls[1].first_day_calls > 0
+    bench.measure(2)
+    assert bench.view.calls[1].first_day_calls == 0
+
+
+def test_logprobs_do_not_wait_for_the_end_of_a_search(bench: Bench) -> None:
+    run = replace(bench.watch.request, limits=Limits(concurrency=1))
+    request = WatchRequest(run=run, instruments=("answers", "logprobs"), baseline_days=14, budget_usd_per_day=1.0)
+    bench.watch = bench.store.watches.read(start_watch(bench.store, request, bench.reach).id)
+    bench.model.cost_usd = 1 / 64
+    bench.measure(0)
+    assert purposes(bench) == ["batch", "logprobs", "search"]
+    assert len(read_prompts(bench, "2026-03-01", "logprobs")) == LOGPROB_PROMPT_COUNT
+
+
 def test_a_period_that_began_with_the_fixed_set_keeps_it(store: Store, days: DayClock) -> None:
     bench = Bench(store, days, instruments=BORDERS)
     bench.measure(0)
@@ -339,8 +429,43 @@ def test_calls_and_cost_of_each_instrument_are_estimated_and_then_measured(
     cases, answers = bench.view.calls
     assert (cases.calls, cases.cost_usd, cases.is_estimate) == (CASES, CASES / 4, False)
     assert (answers.calls, answers.cost_usd) == (DAILY_ANSWER_CALLS, DAILY_ANSWER_CALLS / 4)
+    sent = bench.model.calls
+    assert bench.view.calls_per_day == sent == CASES + answers.first_day_calls + DAILY_ANSWER_CALLS
+    assert list_watches(store)[0].calls_per_day == sent
     store.runs.delete(store.watches.list_runs(bench.watch)[2].run_id)
-    assert bench.view.calls[1].calls == 0
+    cases, answers = bench.view.calls
+    assert (cases.calls, answers.calls, answers.cost_usd, answers.is_estimate) == (CASES, None, None, False)
+    after = bench.view
+    assert (after.calls_per_day, after.last_day_cost_usd) == (None, None)
+    assert list_watches(store)[0].calls_per_day is None
+    assert "unknown (a run of the last day was deleted): answers" in " ".join(render_started(bench.view).split())
+
+
+def test_a_budget_below_the_cost_of_a_day_and_its_search_is_warned_of(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    run = RunRequest(models=("gpt-4o-mini",), suite="v1.0", tier="cheap")
+
+    def start(instruments: tuple[str, ...], budget: float | None) -> WatchDetailView:
+        request = WatchRequest(run=run, instruments=instruments, budget_usd_per_day=budget)
+        return start_watch(store, request)
+
+    both = ("pass_rate", "answers", "logprobs")
+    cases, answers, tokens = (each.cost_usd or 0.0 for each in start(both, None).calls)
+    search = start(both, None).calls[1].first_day_cost_usd or 0.0
+    daily, first = cases + answers + tokens, cases + tokens + search
+    assert daily < first, "else there is no budget between them"
+    assert start(both, None).warnings == start(both, 1.001 * first).warnings == ()
+    assert start(("pass_rate",), 1.001 * cases).warnings == ()
+    (warning,) = start(both, (daily + first) / 2).warnings
+    assert "With the budget of" in warning
+    assert "the search takes about 2 days" in warning
+    (warning,) = start(both, 0.999 * daily).warnings
+    assert warning.startswith("A day costs about")
+    (warning,) = start(both, 0.9 * cases).warnings
+    assert warning.startswith("The test cases of a day cost about")
+    assert max(map(len, render_started(start(both, 0.9 * cases)).splitlines())) <= 80
 
 
 def test_calls_of_cases_whose_file_is_gone_are_unknown(store: Store, tmp_path: Path) -> None:
@@ -366,6 +491,7 @@ class TokenModel:
 
     def __init__(self) -> None:
         self.shift, self.noise, self.has_logprobs, self.calls = 0.0, 0.01, True, 0
+        self.cost_usd: float | None = None
         self._rng = random.Random(4)
 
     def __call__(self, _: str) -> Reply:
@@ -376,7 +502,7 @@ class TokenModel:
         ]
         content = [{**listed[0], "top_logprobs": listed}]
         choice = {"message": {"content": "yes"}, **({"logprobs": {"content": content}} if self.has_logprobs else {})}
-        return Reply("yes", Usage(1, 1), raw=json.dumps({"choices": [choice]}).encode())
+        return Reply("yes", Usage(1, 1), cost_usd=self.cost_usd, raw=json.dumps({"choices": [choice]}).encode())
 
 
 @pytest.fixture

@@ -6,12 +6,13 @@ prompts that differed by chance. Limits, retries and cost are those of the funct
 
 A search of one endpoint is also a run of its own, as a watch needs it: `stream_search` sends what the run still lacks,
 and `choose_border_prompts` returns what its stored results say. A search that was killed is continued, and sends no
-stored call again.
+stored call again; one that a day's budget ended is continued by another run, which names the earlier ones in its plan.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +26,7 @@ from pramana.analyse.border_prompts import (
     rank_by_expected_shift_above_noise,
     read_answer,
 )
-from pramana.errors import PramanaError, ProviderError, Stopped
+from pramana.errors import NotFound, PramanaError, ProviderError, Stopped
 from pramana.hash import ResultDigester, hash_case, hash_result
 from pramana.model import (
     Ask,
@@ -52,6 +53,8 @@ MAX_ANSWER_TOKENS_TO_TRY = (1, 16)
 """Max output tokens, tried in this order: some models take no fewer than 16."""
 ANSWERS_BEFORE_CHOICE = 4
 """Answers to each candidate before those whose answers vary most are sent further calls."""
+CANDIDATES_TO_PROBE = 3
+"""So many candidates must be answered at no length before an endpoint counts as one that answers none."""
 MAX_CONCURRENT_CALLS = 4
 PROMPT_COUNT_IF_LOGPROBS_OFFERED = 4
 """Where logprobs are offered, as many prompts are kept, even if their answers do not vary: a few prompts, each sent
@@ -103,11 +106,7 @@ async def find_border_prompts(
     """
     candidates = make_border_cases()[: max(0, max_calls // (2 * len(sends)))]
     search = _Search(sends, max_calls, parameters, seed)
-    for length in MAX_ANSWER_TOKENS_TO_TRY:
-        search.length = length
-        if candidates and await search.is_answered(candidates[0]):
-            break
-    else:
+    if not await search.find_length(candidates[:CANDIDATES_TO_PROBE]):
         return BorderSearch((), search.parameters, search.calls, has_logprobs=False)
     wanted: Sequence[Case] = candidates
     while search.has_room_for(wanted):
@@ -153,8 +152,15 @@ class _Search:
     def has_room_for(self, cases: Sequence[Case]) -> bool:
         return bool(cases) and self.calls + len(cases) * len(self._sends) <= self._max_calls
 
-    async def is_answered(self, case: Case) -> bool:
-        """Return whether every endpoint answers a prompt at this length."""
+    async def find_length(self, cases: Sequence[Case]) -> bool:
+        """Set the length at which every endpoint answers one of these prompts; return whether there is one."""
+        for case in cases:
+            for self.length in MAX_ANSWER_TOKENS_TO_TRY:
+                if await self._is_answered(case):
+                    return True
+        return False
+
+    async def _is_answered(self, case: Case) -> bool:
         if not self.has_room_for([case]):
             return False
         replies = await self._send_to_all(case)
@@ -208,7 +214,7 @@ def stream_search(store: Store, run: Run, accounts: RunClients, stop: Stop) -> A
 async def _stream_results(
     store: Store, run: Run, search: PromptSearch, client: TargetClient, stop: Stop
 ) -> AsyncGenerator[list[Result]]:
-    stored = await asyncio.to_thread(lambda: {each.key: each for _, each in store.results.iterate(run.id)})
+    stored = await asyncio.to_thread(lambda: {each.key: each for each in read_search_results(store, run)})
     calls = _StoredSearch(run.plan, search, stored, client, stop)
     working = asyncio.create_task(calls.run())
     try:
@@ -228,7 +234,7 @@ class _StoredSearch:
     plan: Plan
     search: PromptSearch
     stored: Mapping[ResultKey, Result]
-    """Results of earlier sittings: what was sent once is not sent again."""
+    """Results of earlier sittings and runs: what was sent once is not sent again."""
     client: TargetClient
     stop: Stop
     batches: asyncio.Queue[list[Result]] = field(default_factory=asyncio.Queue)
@@ -288,6 +294,28 @@ def make_border_check() -> Check:
     return Check(BORDER_TAG, "1", Outcome.UNSCORED, "a border prompt has no right answer", decides=False)
 
 
+def read_search_results(store: Store, run: Run) -> list[Result]:
+    """Return the stored results of a search, one for each call: those of its run, and the answers of earlier runs.
+
+    A call that failed on an earlier day is sent again. Earlier runs that were deleted, or that asked another endpoint,
+    are left out.
+    """
+    assert run.plan.search is not None  # noqa: S101 - the run of a search has one
+    found = dict[ResultKey, Result]()
+    for run_id in run.plan.search.earlier_runs:
+        with suppress(NotFound):
+            earlier = store.runs.read(run_id)
+            if _asks_alike(earlier.plan, run.plan):
+                answered = (each for _, each in store.results.iterate(earlier, scoring=0) if each.reply is not None)
+                found |= {each.key: each for each in answered}
+    found |= {result.key: result for _, result in store.results.iterate(run, scoring=0)}
+    return list(found.values())
+
+
+def _asks_alike(one: Plan, other: Plan) -> bool:
+    return (one.targets, one.parameters, one.system_prompt) == (other.targets, other.parameters, other.system_prompt)
+
+
 class FoundPrompts(Struct, frozen=True):
     """What the stored results of a complete search say."""
 
@@ -298,9 +326,10 @@ class FoundPrompts(Struct, frozen=True):
 
 
 def choose_border_prompts(results: Iterable[Result], max_prompts: int) -> FoundPrompts | None:
-    """Return the border prompts that the results of a complete search show; None if no call was answered.
+    """Return the border prompts that the results of a complete search show; None if too few calls were answered.
 
-    It chooses by the expected shift, as the search of a watch does, and needs nothing but the results.
+    "None found" is no conclusion from calls of which most failed. The prompts are chosen by the expected shift, as the
+    search of a watch does, from nothing but the results.
     """
     candidates = {hash_case(each): each for each in make_border_cases()}
     answers: dict[str, dict[int, str]] = {digest: {} for digest in candidates}
@@ -309,15 +338,26 @@ def choose_border_prompts(results: Iterable[Result], max_prompts: int) -> FoundP
         calls += 1
         if each.reply is not None and each.key.case in answers:
             answers[each.key.case][each.key.repeat] = read_answer(each.reply.text)
-    if not any(answers.values()):
-        return None
-    tried = answers[next(iter(candidates))]  # the first candidate finds the length, before any other is sent
-    attempt = next((number for number in range(len(MAX_ANSWER_TOKENS_TO_TRY)) if tried.get(number)), None)
+    are_most_answered = 2 * sum(map(len, answers.values())) > calls
+    attempt = _drop_empty_attempts(list(answers.values())[:CANDIDATES_TO_PROBE])
     if attempt is None:
-        return FoundPrompts((), MAX_ANSWER_TOKENS_TO_TRY[-1], calls)
-    for number in range(attempt):
-        tried.pop(number, None)
+        return FoundPrompts((), MAX_ANSWER_TOKENS_TO_TRY[-1], calls) if are_most_answered else None
     ranked = rank_by_expected_shift_above_noise({digest: Counter(found.values()) for digest, found in answers.items()})
+    if not ranked and not are_most_answered:
+        return None
     return FoundPrompts(
         tuple(candidates[each] for each in ranked[:max_prompts]), MAX_ANSWER_TOKENS_TO_TRY[attempt], calls
     )
+
+
+def _drop_empty_attempts(probed: Sequence[dict[int, str]]) -> int | None:
+    """Return the number of the length that was answered first, as the search found it; None if none was.
+
+    The answers to the attempts before it, by the number of the call with each candidate, are deleted: they are empty.
+    """
+    for tried in probed:
+        for attempt in range(len(MAX_ANSWER_TOKENS_TO_TRY)):
+            if tried.get(attempt):
+                return attempt
+            tried.pop(attempt, None)
+    return None

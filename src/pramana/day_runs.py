@@ -2,8 +2,9 @@
 
 A day has one run with the cases of the watch. The instruments `answers` and `logprobs` have prompts of their own, which
 are runs beside it, because they have other parameters. On the first day of a period, the border prompts of `answers`
-are searched within a stated number of calls. What was found is kept in the basis of the period, so that later days send
-the same prompts even if the run of the search is deleted.
+are searched within a stated number of calls; if the budget of the day ends the search, later days continue it. What was
+found is kept in the basis of the period, so that later days send the same prompts even if the run of the search is
+deleted.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 from pramana.analyse.border_prompts import make_border_case, make_border_cases
 from pramana.analyse.features import list_check_versions, make_border_days, make_logprob_days
 from pramana.analyse.instruments import BORDER_VARIANT, PromptDay
-from pramana.border_search import MAX_ANSWER_TOKENS_TO_TRY, choose_border_prompts
+from pramana.border_search import MAX_ANSWER_TOKENS_TO_TRY, choose_border_prompts, read_search_results
 from pramana.hash import hash_case
 from pramana.model import Case, Plan, PromptSearch, Result, Run
 from pramana.planning import resolve_model, with_registered_providers
@@ -26,7 +27,7 @@ from pramana.request import RunRequest
 from pramana.run.accounts import ProviderAccess
 from pramana.store.records import plan_to_plain
 from pramana.store.store import Store
-from pramana.store.watches import RunPurpose, Watch
+from pramana.store.watches import RunPurpose, Watch, WatchRun
 
 SEARCH_CALLS = DAILY_ANSWER_CALLS = 192
 """The most calls of the search for border prompts, and the most calls of a day with those that it found."""
@@ -34,11 +35,12 @@ MAX_PINNED_PROMPTS = 4
 """Few prompts, each sent often: with more, the total variation of a day is mostly the noise of few calls."""
 LOGPROB_PROMPT_COUNT = 8
 """Prompts whose first token's logprobs are read, with one call a day each."""
-SIDE_PURPOSES: Sequence[RunPurpose] = ("search", "answers", "logprobs")
-"""The runs beside that of the cases, in the order in which they are sent."""
+SIDE_PURPOSES: Sequence[RunPurpose] = ("logprobs", "search", "answers")
+"""The runs beside that of the cases, in the order in which they are sent: the few calls first, so that a small budget
+leaves some for each instrument."""
 FIXED_ANSWERS_PER_PROMPT, FIXED_MAX_ANSWER_TOKENS = 8, 16
-"""Daily calls with each of the 24 candidates, and the most output tokens of an answer, in periods that began before
-there was a search: they go on as they began."""
+"""Calls with each of the 24 candidates, and output tokens of an answer, in periods that began before there was a
+search: they go on as they began."""
 _FIXED_SET_MARK = f'"variant":"{BORDER_VARIANT}"'
 """In the stored features of a day that sent border prompts; with a search, the basis has them too."""
 _SEARCH_SEED = 1
@@ -63,7 +65,9 @@ class PinnedPrompts(Struct, frozen=True):
     search_calls: int = 0
     """The calls of the search, known until its prompts were sent, and for good where it found none."""
     search_day: str | None = None
-    """The day of the search, known as long as its calls."""
+    """The day on which the search ended, known as long as its calls."""
+    search_began: str | None = None
+    """The first day of the search."""
     is_fixed_set: bool = False
     """Whether the period began before there was a search; its basis keeps no prompts."""
 
@@ -74,6 +78,7 @@ class PinnedPrompts(Struct, frozen=True):
             "answer_length": self.max_answer_tokens,
             "calls": self.search_calls,
             "day": self.search_day,
+            "began": self.search_began,
         }
 
 
@@ -83,7 +88,8 @@ def read_pinned_prompts(basis: Mapping[str, Any] | None) -> PinnedPrompts | None
     if stated is None:
         return None
     cases = tuple(make_border_case(each["id"], each["text"]) for each in stated["prompts"])
-    return _make_pinned_prompts(cases, stated["answer_length"], stated["calls"], stated["day"])
+    pinned = _make_pinned_prompts(cases, stated["answer_length"], stated["calls"], stated["day"])
+    return replace(pinned, search_began=stated.get("began", stated["day"]))
 
 
 def make_costliest_prompts() -> PinnedPrompts:
@@ -108,9 +114,9 @@ def make_day_request(watch: Watch, day: str) -> RunRequest:
     return replace(watch.request, name=f"{watch.shown_name} {day}"[-100:], limits=limits, cache=False)
 
 
-def design_search(request: RunRequest) -> RunDesign:
-    """Return the run that searches border prompts."""
-    search = PromptSearch(_SEARCH_SEED, SEARCH_CALLS, MAX_PINNED_PROMPTS)
+def design_search(request: RunRequest, earlier_runs: Sequence[str] = ()) -> RunDesign:
+    """Return the run that searches border prompts, or continues the search of earlier runs."""
+    search = PromptSearch(_SEARCH_SEED, SEARCH_CALLS, MAX_PINNED_PROMPTS, tuple(earlier_runs))
     return RunDesign(_make_prompt_request(request), make_border_cases(), search)
 
 
@@ -161,7 +167,10 @@ def design_day_run(
             return None
         if pinned is not None and not pinned.cases:
             return None
-        design = design_search(request) if pinned is None else design_answers(request, pinned)
+        if pinned is None:
+            design = design_search(request, [each.run_id for each in _list_search_runs(store, watch, day)])
+        else:
+            design = design_answers(request, pinned)
     about = {"search": "search for border prompts", "answers": "border prompts", "logprobs": "logprobs"}[purpose]
     named = replace(design.request, name=f"{watch.shown_name} {day} ({about})"[-100:])
     return replace(design, request=named)
@@ -184,15 +193,29 @@ def find_pinned_prompts(store: Store, watch: Watch, day: str) -> PinnedPrompts |
         return PinnedPrompts(make_border_cases(), FIXED_MAX_ANSWER_TOKENS, FIXED_ANSWERS_PER_PROMPT, is_fixed_set=True)
     if sent := find_day_run(store, watch, day, "answers"):  # what this day has sent, whatever became of its search
         return _make_pinned_prompts(tuple(store.cases.iterate(sent)), sent.plan.parameters["max_tokens"], 0, None)
-    for linked in reversed(store.watches.list_runs(watch)):
-        if linked.purpose != "search" or linked.day not in days:
-            continue
+    searches = _list_search_runs(store, watch, day)
+    for linked in reversed(searches):
         run = store.runs.read(linked.run_id)
         if run.status == "finished" and run.plan.search is not None:
-            results = (each for _, each in store.results.iterate(run, scoring=0, with_raw=False))
+            results = read_search_results(store, run)
             if found := choose_border_prompts(results, run.plan.search.max_prompts):
-                return _make_pinned_prompts(found.cases, found.max_answer_tokens, found.search_calls, linked.day)
+                pinned = _make_pinned_prompts(found.cases, found.max_answer_tokens, found.search_calls, linked.day)
+                return replace(pinned, search_began=searches[0].day)
     return None
+
+
+def _list_search_runs(store: Store, watch: Watch, day: str) -> list[WatchRun]:
+    """Return the stored searches of the period of a day, in the order of their days."""
+    days = {each.day for each in store.watches.list_days(watch, _find_period(store, watch, day))}
+    return [each for each in store.watches.list_runs(watch) if each.purpose == "search" and each.day in days]
+
+
+def count_search_calls(store: Store, watch: Watch, day: str) -> int:
+    """Return how many calls a search of the period of a day has made that has not found its prompts yet."""
+    searches = _list_search_runs(store, watch, day)
+    if not searches or find_pinned_prompts(store, watch, day) is not None:
+        return 0
+    return sum(store.runs.read(each.run_id).stored for each in searches)
 
 
 def _find_period(store: Store, watch: Watch, day: str) -> int:

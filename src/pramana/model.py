@@ -433,7 +433,10 @@ class PromptSearch(Struct, frozen=True):
     seed: int
     """Each call with a prompt sends the seed after that of the call before."""
     max_calls: int
+    """Calls that were answered in earlier runs included."""
     max_prompts: int
+    earlier_runs: tuple[str, ...] = ()
+    """IDs of the runs that a limit ended before the search was complete: their answers are not requested again."""
 
 
 class Plan(Struct, frozen=True):

@@ -33,7 +33,6 @@ from pramana.day_runs import (
 from pramana.errors import NotFound, StateConflict
 from pramana.model import Run
 from pramana.planning import create_run
-from pramana.request import Limits
 from pramana.run.accounts import ProviderAccess
 from pramana.run.asking import UNKNOWN_COST_REASON
 from pramana.run.engine import Stop
@@ -132,19 +131,27 @@ async def _continue_run(
     """Send what a run of a day still lacks, within the day's budget; return the run, and whether it is over."""
     if _is_run_over(run):
         return run, True
-    limits = _make_limits(store, watch, day, run.id)
-    if limits is None:
+    left = remaining_budget(store, watch, day, besides=run.id)
+    if left <= 0:
         return run, True
+    limits = replace(watch.request.limits, max_cost_usd=None if left == math.inf else left)
     run = await execute(store, run, limits, on_progress, stop, reach=reach, is_claimed=is_claimed)
     return run, _is_run_over(run)
 
 
-def remaining_budget(store: Store, watch: Watch, day: str) -> float:
-    """Return what is left of a day's budget in US dollars; infinite without one."""
+def remaining_budget(store: Store, watch: Watch, day: str, besides: str | None = None) -> float:
+    """Return what the runs of a day, without one if `besides` names it, leave of the day's budget in US dollars.
+
+    Without a budget, infinity is left.
+    """
     if watch.budget_usd_per_day is None:
         return math.inf
-    linked = (each.run_id for each in store.watches.list_runs(watch, day) if each.purpose != "confirm")
-    return watch.budget_usd_per_day - sum(store.results.sum_spending(each).cost_usd for each in linked)
+    counted = (
+        each.run_id
+        for each in store.watches.list_runs(watch, day)
+        if each.purpose != "confirm" and each.run_id != besides
+    )
+    return watch.budget_usd_per_day - sum(store.results.sum_spending(each).cost_usd for each in counted)
 
 
 async def confirm_watch(
@@ -212,17 +219,6 @@ def _find_or_create_run(
         search=design.search,
     )
     return run, True
-
-
-def _make_limits(store: Store, watch: Watch, day: str, run_id: str) -> Limits | None:
-    """Return the limits of a run: the day's budget without what its other runs have cost; None if nothing is left."""
-    budget = watch.budget_usd_per_day
-    if budget is None:
-        return replace(watch.request.limits, max_cost_usd=None)
-    linked = store.watches.list_runs(watch, day)
-    others = (each.run_id for each in linked if each.run_id != run_id and each.purpose != "confirm")
-    left = budget - sum(store.results.sum_spending(each).cost_usd for each in others)
-    return replace(watch.request.limits, max_cost_usd=left) if left > 0 else None
 
 
 def _is_run_over(run: Run) -> bool:

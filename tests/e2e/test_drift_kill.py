@@ -32,4 +32,9 @@ def test_a_killed_scheduler_measures_every_day_once_within_its_budget(monkeypatc
     assert outcome.problems == []
     assert (outcome.kills, outcome.late_restarts) == (3, [])
     assert outcome.watch_days == outcome.measured_days == 4 * 3
-    assert outcome.stored_results == 4 * (20 + 20 + 17)
+    assert outcome.results_by_purpose["batch"] == 4 * (20 + 20 + 17)
+    assert outcome.results_by_purpose["logprobs"] == 4 * (8 + 8)
+    assert 2 * 180 < outcome.results_by_purpose["search"] <= 2 * 192
+    assert 4 * 192 <= outcome.results_by_purpose["answers"] <= 4 * 192 + 60
+    assert outcome.stored_results == sum(outcome.results_by_purpose.values())
+    assert {"search", "answers"} & set(outcome.killed_purposes), "the kills hit the prompts of instruments too"

@@ -12,6 +12,7 @@ from pramana.alerting import make_alert_settings, make_channel, send_test_alert
 from pramana.analyse.watch import Level
 from pramana.app import App, User, use_case
 from pramana.app.views import View
+from pramana.app.watch_calibrations import CALIBRATION_DESCRIPTION
 from pramana.app.watches import (
     FIRST_DAYS_DESCRIPTION,
     AlertChannelView,
@@ -84,6 +85,7 @@ class PublicWatchView(View, frozen=True, kw_only=True):
     measured_days: int
     missing_days: int
     last_day: str | None
+    calibration: Annotated[str | None, Meta(description=CALIBRATION_DESCRIPTION)]
     instruments: tuple[PublicInstrumentView, ...]
     days: tuple[PublicDayView, ...]
     alerts: tuple[PublicAlertView, ...]
@@ -173,7 +175,7 @@ def read_public(app: App, _: User, watch_id: str) -> PublicWatchView:
     watch = next((each for each in app.store.watches.list_all() if each.id == watch_id and each.is_public), None)
     if watch is None:
         raise NotFound(f"there is no public watch {quote_text(watch_id)}", hint=Hint("list_watches"))
-    return _make_public_view(read_watch(app.store, watch))
+    return _make_public_view(read_watch(app.store, watch, marks=app.judge_marks))
 
 
 def _make_public_view(view: WatchDetailView) -> PublicWatchView:

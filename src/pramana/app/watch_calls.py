@@ -13,6 +13,7 @@ from pramana.border_search import MAX_ANSWER_TOKENS_TO_TRY
 from pramana.day_runs import (
     DAILY_ANSWER_CALLS,
     SEARCH_CALLS,
+    PinnedPrompts,
     RunDesign,
     design_answers,
     design_logprobs,
@@ -25,10 +26,13 @@ from pramana.planning import estimate, resolve_model, with_registered_providers
 from pramana.request import RunRequest
 from pramana.run.accounts import ProviderAccess
 from pramana.store.store import Store
-from pramana.store.watches import RunPurpose, Watch, WatchDay
+from pramana.store.watches import RunCalls, RunPurpose, Watch, WatchDay
 
 CASES_TITLE = "test cases"
-_PURPOSE_BY_INSTRUMENT: Mapping[str, RunPurpose] = {"answers": "answers", "logprobs": "logprobs"}
+_PURPOSES_BY_INSTRUMENT: Mapping[str, tuple[RunPurpose, ...]] = {
+    "answers": ("search", "answers"),
+    "logprobs": ("logprobs",),
+}
 
 
 class InstrumentCallsView(View, frozen=True, kw_only=True):
@@ -36,11 +40,18 @@ class InstrumentCallsView(View, frozen=True, kw_only=True):
 
     title: Annotated[str, Meta(description="`test cases`, or the instrument that has prompts of its own")]
     instruments: tuple[str, ...]
-    calls: Annotated[int | None, Meta(description="Most calls a day to the model; null: the cases cannot be read")]
-    cost_usd: Annotated[
-        float | None, Meta(description="Cost of these calls and of the calls of their judges; null: a price is unknown")
+    calls: Annotated[
+        int | None,
+        Meta(description="Most calls a day to the model; null: the cases cannot be read, or a run was deleted"),
     ]
-    first_day_calls: Annotated[int, Meta(description="Most calls of the search on the first day of a baseline")] = 0
+    cost_usd: Annotated[float | None, Meta(description="Of these calls and their judges; null: a price is unknown")]
+    first_day_calls: Annotated[
+        int,
+        Meta(
+            description="Calls of the search for border prompts, beside `calls`: at most on the first day of a "
+            "baseline, or sent on the last day"
+        ),
+    ] = 0
     first_day_cost_usd: Annotated[float | None, Meta(description="Cost of that search; null: a price is unknown")] = 0.0
     is_estimate: Annotated[
         bool, Meta(description="Whether calls and cost are an estimate; if false, they are those of the last day")
@@ -58,7 +69,7 @@ def estimate_instrument_calls(
 def _estimate_rows(
     store: Store, request: RunRequest, instruments: Sequence[str], reach: ProviderAccess
 ) -> Iterator[InstrumentCallsView]:
-    on_cases = tuple(each for each in instruments if each not in _PURPOSE_BY_INSTRUMENT)
+    on_cases = tuple(each for each in instruments if each not in _PURPOSES_BY_INSTRUMENT)
     calls, cost = _estimate_run(store, RunDesign(request), reach)
     yield InstrumentCallsView(title=CASES_TITLE, instruments=on_cases, calls=calls, cost_usd=cost)
     if "answers" in instruments:
@@ -99,26 +110,44 @@ def measure_instrument_calls(store: Store, watch: Watch, days: Sequence[WatchDay
     measured = [each.day for each in days if each.status == "measured"]
     if not measured:
         return estimate_instrument_calls(store, watch.request, watch.instruments)
-    linked: dict[RunPurpose, str] = {each.purpose: each.run_id for each in store.watches.list_runs(watch, measured[-1])}
-    on_cases = tuple(each for each in watch.instruments if each not in _PURPOSE_BY_INSTRUMENT)
-    rows: list[tuple[str, tuple[str, ...], RunPurpose]] = [(CASES_TITLE, on_cases, "batch")]
-    rows += [(name, (name,), purpose) for name, purpose in _PURPOSE_BY_INSTRUMENT.items() if name in watch.instruments]
-    return tuple(_make_row_of_sent_calls(store, title, names, linked.get(purpose)) for title, names, purpose in rows)
+    linked = store.watches.list_calls(watch, measured[-1])
+    on_cases = tuple(each for each in watch.instruments if each not in _PURPOSES_BY_INSTRUMENT)
+    rows: list[tuple[str, tuple[str, ...], tuple[RunPurpose, ...]]] = [(CASES_TITLE, on_cases, ("batch",))]
+    rows += [(name, (name,), each) for name, each in _PURPOSES_BY_INSTRUMENT.items() if name in watch.instruments]
+    return tuple(
+        _make_row_of_sent_calls(store, title, names, [each for each in linked if each.purpose in purposes])
+        for title, names, purposes in rows
+    )
 
 
 def _make_row_of_sent_calls(
-    store: Store, title: str, instruments: tuple[str, ...], run_id: str | None
+    store: Store, title: str, instruments: tuple[str, ...], linked: Sequence[RunCalls]
 ) -> InstrumentCallsView:
-    if run_id is None:
-        return InstrumentCallsView(title=title, instruments=instruments, calls=0, cost_usd=0.0, is_estimate=False)
-    spent = store.results.sum_spending(run_id)
+    if any(each.calls is None for each in linked):
+        return InstrumentCallsView(title=title, instruments=instruments, calls=None, cost_usd=None, is_estimate=False)
+    daily = [each for each in linked if each.purpose != "search"]
+    searches = [each for each in linked if each.purpose == "search"]
     return InstrumentCallsView(
         title=title,
         instruments=instruments,
-        calls=store.runs.read(run_id).stored,
-        cost_usd=None if spent.unknown_cost else spent.cost_usd,
+        calls=sum(each.calls or 0 for each in daily),
+        cost_usd=_sum_costs(store, daily),
+        first_day_calls=sum(each.calls or 0 for each in searches),
+        first_day_cost_usd=_sum_costs(store, searches),
         is_estimate=False,
     )
+
+
+def _sum_costs(store: Store, linked: Sequence[RunCalls]) -> float | None:
+    spent = [store.results.sum_spending(each.run_id) for each in linked]
+    return None if any(each.unknown_cost for each in spent) else sum(each.cost_usd for each in spent)
+
+
+def count_calls_of_day(store: Store, watch: Watch, days: Sequence[WatchDay]) -> int | None:
+    """Return the calls to the model on the last measured day, whatever for; None before it, and if a run is gone."""
+    measured = next((each.day for each in reversed(days) if each.status == "measured"), None)
+    calls = [each.calls for each in store.watches.list_calls(watch, measured)] if measured else [None]
+    return None if None in calls else sum(each or 0 for each in calls)
 
 
 def explain_unusable_instruments(basis: Mapping[str, Any] | None, instruments: Sequence[str]) -> dict[str, str]:
@@ -127,14 +156,28 @@ def explain_unusable_instruments(basis: Mapping[str, Any] | None, instruments: S
     pinned = read_pinned_prompts(basis)
     if pinned is not None and not pinned.cases:
         found["answers"] = (
-            f"No border prompt was found in {pluralise(pinned.search_calls, 'call')} on {pinned.search_day}: the "
-            "answers were always the same, or empty."
+            f"No border prompt was found in {pluralise(pinned.search_calls, 'call')} {_format_search_days(pinned)}: "
+            "the answers were always the same, or empty."
         )
     if (basis or {}).get("has_logprobs") is False:
         found["logprobs"] = "The endpoint sent no logprobs."
     if found.keys() >= {*instruments}:
         return found
     return {name: f"{reason} The watch goes on without this instrument." for name, reason in found.items()}
+
+
+def explain_unfinished_search(search_calls: int) -> str:
+    """Return why `answers` measures nothing yet: a budget has ended its search after so many calls."""
+    return (
+        f"Its prompts are not found yet: the budget of a day ended the search after {search_calls} of at most "
+        f"{SEARCH_CALLS} calls. The next day continues it."
+    )
+
+
+def _format_search_days(pinned: PinnedPrompts) -> str:
+    if pinned.search_began in (None, pinned.search_day):
+        return f"on {pinned.search_day}"
+    return f"from {pinned.search_began} to {pinned.search_day}"
 
 
 def name_instrument_groups(instruments: Sequence[str]) -> list[str]:

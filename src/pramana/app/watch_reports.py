@@ -16,6 +16,7 @@ from pramana.analyse.watch_facts import find_reported_changes, measure_category_
 from pramana.app import App, User, use_case
 from pramana.app.comparison_sides import compare_sides
 from pramana.app.comparisons import comparison_view
+from pramana.app.judge_marks import JudgeMarks
 from pramana.app.references import make_run_reference, resolve_sides
 from pramana.app.replies import ReplyPairView
 from pramana.app.views import View
@@ -124,9 +125,11 @@ class WatchReportView(View, frozen=True, kw_only=True):
     confirmations: tuple[ConfirmationView, ...]
 
 
-def report_watch(store: Store, watch: Watch, examples: int = DEFAULT_EXAMPLE_COUNT) -> WatchReportView:
+def report_watch(
+    store: Store, watch: Watch, examples: int = DEFAULT_EXAMPLE_COUNT, marks: JudgeMarks | None = None
+) -> WatchReportView:
     """Return the report of a watch, with the replies of so many cases after a change."""
-    view = read_watch(store, watch)
+    view = read_watch(store, watch, marks=marks)
     days = read_feature_days(store, watch, view.period)
     count = min(len(days), watch.baseline_days)
     baseline, later = days[:count], days[count:]
@@ -284,4 +287,4 @@ def _make_confirmation_view(
 @use_case("viewer", "heavy")
 def read_report(app: App, _: User, reference: str, examples: int = DEFAULT_EXAMPLE_COUNT) -> WatchReportView:
     """Return the report of a watch."""
-    return report_watch(app.store, app.store.watches.find(reference), examples)
+    return report_watch(app.store, app.store.watches.find(reference), examples, app.judge_marks)

@@ -5,7 +5,6 @@ functions for users of a server.
 """
 
 import asyncio
-import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -25,15 +24,21 @@ from pramana.analyse.watch import (
 from pramana.analyse.watch_family import adjust_for_false_discoveries, bound_p_value
 from pramana.analyse.watch_sentences import describe_alert, describe_proof, describe_state, read_reached_level
 from pramana.app import App, User, use_case
+from pramana.app.judge_marks import JudgeMarks
 from pramana.app.providers import make_server_reach
 from pramana.app.views import View
+from pramana.app.watch_calibrations import CALIBRATION_DESCRIPTION, describe_watch_judges
 from pramana.app.watch_calls import (
     InstrumentCallsView,
+    count_calls_of_day,
     estimate_instrument_calls,
+    explain_unfinished_search,
     explain_unusable_instruments,
     measure_instrument_calls,
 )
 from pramana.app.watch_forecasts import AssumedForecastView, forecast_watch
+from pramana.app.watch_warnings import find_start_warnings
+from pramana.day_runs import count_search_calls
 from pramana.errors import InvalidInput, PramanaError, Problem, quote_text, set_field_path_if_missing, suggest_similar
 from pramana.model import Plan
 from pramana.plan_scoring import refuse_unknown_prices
@@ -174,10 +179,19 @@ class WatchView(View, frozen=True, kw_only=True):
     measured_days: int
     missing_days: int
     last_day: str | None
-    calls_per_day: Annotated[int | None, Meta(description="Planned calls of the last day; null before the first day")]
-    last_day_cost_usd: Annotated[float | None, Meta(description="Cost of the runs of the last day, as far as known")]
+    calls_per_day: Annotated[
+        int | None,
+        Meta(
+            description="Calls to the model on the last measured day, those beside the cases included; null: no day is "
+            "measured yet, or runs of that day were deleted"
+        ),
+    ]
+    last_day_cost_usd: Annotated[
+        float | None, Meta(description="Cost of the runs of the last day, as far as known; null: one was deleted")
+    ]
     is_last_day_cost_unknown: Annotated[bool, Meta(description="Whether the cost of a call of that day is unknown")]
     creator: str | None
+    calibration: Annotated[str | None, Meta(description=CALIBRATION_DESCRIPTION)]
     p_value: Annotated[
         float | None,
         Meta(
@@ -253,28 +267,9 @@ def start_watch(
     watch = store.watches.create(
         request, instruments, owner="cli" if is_local else "server", creator=creator, channel=channel
     )
-    started = read_watch(store, watch, estimate_instrument_calls(store, request.run, instruments, reach))
-    warnings = _find_budget_warnings(request, plan, prices, reach)
-    return replace(started, warnings=warnings, forecast=forecast_watch(store, watch))
-
-
-def _find_budget_warnings(request: WatchRequest, plan: Plan, prices: Prices, reach: ProviderAccess) -> tuple[str, ...]:
-    """Return a warning for a budget that the replies of a function end at once unless they state their cost."""
-    if request.budget_usd_per_day is None:
-        return ()
-    asked = [*plan.targets, *plan.judges, *([plan.embedder] if plan.embedder else [])]
-    where = "Settings, Prices" if reach.is_for_other_users else str(settings.prices_file_path())
-    found = list[str]()
-    for each in {each.typed: each for each in asked if prices.needs_stated_cost(each)}.values():
-        price, stated = ("a price per token", "its tokens") if prices.is_known(each) else ("no price", "it")
-        found.append(
-            f"{quote_text(each.typed)} has {price}, so the cost of a reply is known only if the function states "
-            f"{stated}. With a budget, the first reply of unknown cost ends the day, and a day with fewer than 80 % of "
-            "its calls does not count. Let the function return pramana.Reply(text, cost_usd=0.01), leave out the "
-            f"budget, or set the price, 0 if the model is free of charge:\n  # {where}\n"
-            f"  [prices.{json.dumps(each.typed)}]\n  input_per_million = 0\n  output_per_million = 0"
-        )
-    return tuple(found)
+    calls = estimate_instrument_calls(store, request.run, instruments, reach)
+    warnings = find_start_warnings(request, plan, prices, reach, calls)
+    return replace(read_watch(store, watch, calls), warnings=warnings, forecast=forecast_watch(store, watch))
 
 
 def _refuse_unusable_instruments(plan: Plan, instruments: Sequence[str]) -> None:
@@ -326,23 +321,34 @@ def choose_instruments(plan: Plan, wanted: Sequence[str] | None) -> tuple[str, .
 # ── Reading ──
 
 
-def list_watches(store: Store, *, active_only: bool = False) -> list[WatchView]:
+def list_watches(store: Store, *, active_only: bool = False, marks: JudgeMarks | None = None) -> list[WatchView]:
     """Return watches, newest first, each with its state; p-values are adjusted for all active watches together."""
-    views = [_make_watch_view(store, each) for each in store.watches.list_all(active_only=active_only)]
+    watches = store.watches.list_all(active_only=active_only)
+    calibrations = describe_watch_judges(store, watches, marks)
+    views = [_make_watch_view(store, *each) for each in zip(watches, calibrations, strict=True)]
     p_values = {each.id: each.p_value for each in views if each.is_active and each.p_value is not None}
     adjusted = dict(zip(p_values, adjust_for_false_discoveries([*p_values.values()]), strict=True))
     return [replace(each, adjusted_p_value=adjusted.get(each.id)) for each in views]
 
 
-def read_watch(store: Store, watch: Watch, calls: tuple[InstrumentCallsView, ...] | None = None) -> WatchDetailView:
+def read_watch(
+    store: Store,
+    watch: Watch,
+    calls: tuple[InstrumentCallsView, ...] | None = None,
+    marks: JudgeMarks | None = None,
+) -> WatchDetailView:
     """Return a watch with its days, and what each instrument says on the last one; `calls` are those of a day."""
     periods, days = store.watches.list_periods(watch), store.watches.list_days(watch)
     period = _find_current_period(periods, days)
     findings = find_instrument_findings(watch.instruments, read_feature_days(store, watch, period), watch.baseline_days)
     alerts = store.watches.list_alerts(watch)
-    notes = _explain_unusable_instruments(periods, period, watch.instruments)
-    mine = [each for each in alerts if each.period == period]
-    listed = _make_listed_view(store, watch, findings, mine, days, period, notes)
+    unusable = _explain_unusable_instruments(periods, period, watch.instruments)
+    notes = dict(unusable)
+    if days and "answers" in watch.instruments and (sent := count_search_calls(store, watch, days[-1].day)):
+        notes.setdefault("answers", explain_unfinished_search(sent))
+    (calibration,) = describe_watch_judges(store, [watch], marks)
+    raised = [each for each in alerts if each.period == period]
+    listed = _make_listed_view(store, watch, findings, raised, days, period, unusable, calibration)
     correlation = max(
         (each.baseline.next_day_rank_correlation for each in findings.values() if each.baseline), default=None
     )
@@ -379,15 +385,13 @@ def _find_current_period(periods: Sequence[WatchPeriod], days: Sequence[WatchDay
     return days[-1].period if days else periods[0].number
 
 
-def _make_watch_view(store: Store, watch: Watch) -> WatchView:
+def _make_watch_view(store: Store, watch: Watch, calibration: str | None) -> WatchView:
     periods, days = store.watches.list_periods(watch), store.watches.list_days(watch)
     period = _find_current_period(periods, days)
     findings = find_instrument_findings(watch.instruments, read_feature_days(store, watch, period), watch.baseline_days)
-    alerts, notes = (
-        store.watches.list_alerts(watch, period),
-        _explain_unusable_instruments(periods, period, watch.instruments),
-    )
-    return _make_listed_view(store, watch, findings, alerts, days, period, notes)
+    alerts = store.watches.list_alerts(watch, period)
+    unusable = _explain_unusable_instruments(periods, period, watch.instruments)
+    return _make_listed_view(store, watch, findings, alerts, days, period, unusable, calibration)
 
 
 def _explain_unusable_instruments(
@@ -404,15 +408,14 @@ def _make_listed_view(
     days: Sequence[WatchDay],
     period: int,
     unusable: Collection[str],
+    calibration: str | None,
 ) -> WatchView:
     reached = [read_reached_level(each.level, each.day, each.body) for each in alerts]
     level = decide_state(findings, reached, unusable)
     mine = [each for each in days if each.period == period]
-    spent = (
-        [store.results.sum_spending(each.run_id) for each in store.watches.list_runs(watch, days[-1].day)]
-        if days
-        else []
-    )
+    spent = []
+    if days and not any(each.calls is None for each in store.watches.list_calls(watch, days[-1].day)):
+        spent = [store.results.sum_spending(each.run_id) for each in store.watches.list_runs(watch, days[-1].day)]
     return WatchView(
         id=watch.id,
         name=watch.name,
@@ -430,10 +433,11 @@ def _make_listed_view(
         measured_days=sum(each.status == "measured" for each in mine),
         missing_days=sum(each.status == "missing" for each in mine),
         last_day=days[-1].day if days else None,
-        calls_per_day=next((each.planned for each in reversed(days) if each.planned), None),
+        calls_per_day=count_calls_of_day(store, watch, days),
         last_day_cost_usd=sum(each.cost_usd for each in spent) if spent else None,
         is_last_day_cost_unknown=any(each.unknown_cost for each in spent),
         creator=watch.creator,
+        calibration=calibration,
         p_value=_bound_watch_p_value(watch, findings, mine),
     )
 
@@ -563,13 +567,13 @@ def estimate_day(app: App, _: User, request: WatchRequest) -> tuple[InstrumentCa
 @use_case("viewer", "heavy")
 def list_all(app: App, _: User, *, active_only: bool = False) -> list[WatchView]:
     """Return watches, newest first, each with its state."""
-    return list_watches(app.store, active_only=active_only)
+    return list_watches(app.store, active_only=active_only, marks=app.judge_marks)
 
 
 @use_case("viewer", "heavy")
 def read(app: App, _: User, reference: str) -> WatchDetailView:
     """Return a watch with its days, and what each instrument says on the last one."""
-    return read_watch(app.store, app.store.watches.find(reference))
+    return read_watch(app.store, app.store.watches.find(reference), marks=app.judge_marks)
 
 
 @use_case("editor", "runs")

@@ -8,6 +8,7 @@ from pramana.analyse.labels import SideLabels
 from pramana.analyse.numbers import format_duration, format_percent, pluralise
 from pramana.analyse.summary import KnownTotal
 from pramana.analyse.watch_family import MAX_FALSE_DISCOVERY_RATE, expect_false_notices
+from pramana.app.watch_calibrations import format_calibration
 from pramana.app.watch_calls import name_instrument_groups
 from pramana.app.watch_reports import (
     ChangeReportView,
@@ -52,14 +53,16 @@ def _render_calls(view: WatchDetailView) -> Iterator[str]:
     yield "Calls and cost a day:"
     for each in view.calls:
         names = ", ".join(name_instrument_groups(each.instruments)) or "test cases, which no instrument uses"
-        taken = "unknown (the cases or the model cannot be read here)"
+        why = "the cases or the model cannot be read here" if each.is_estimate else "a run of the last day was deleted"
+        taken = f"unknown ({why})"
         if each.calls is not None:
             cost = _format_call_cost(each.cost_usd, is_estimate=each.is_estimate)
             taken = f"{pluralise(each.calls, 'call')}, {cost}"
         search = ""
         if each.first_day_calls:
             cost = _format_call_cost(each.first_day_cost_usd, is_estimate=each.is_estimate)
-            search = f" (on the first day up to {each.first_day_calls:,} more, {cost}, to find its prompts)"
+            when = "on the first day up to" if each.is_estimate else "and"
+            search = f" ({when} {each.first_day_calls:,} more, {cost}, to find its prompts)"
         yield wrap_text(f"{taken}: {names}{search}", _COLUMNS, _INDENT, 2 * _INDENT)
 
 
@@ -102,6 +105,7 @@ def _render_listed(view: WatchView) -> Iterator[str]:
     state = "" if view.is_active else "  (stopped)"
     name = f"  {fit_to_width(view.name, 24)}" if view.name else ""
     days = f"{pluralise(view.measured_days, 'day')}, last {view.last_day or 'none'}"
+    days += f", {format_calibration(view.calibration)}" if view.calibration else ""
     yield wrap_text(f"{view.id}{name}  {fit_to_width(view.model, 28)}{state}  {days}", other_prefix=_INDENT)
     yield wrap_text(view.sentence, _COLUMNS, _INDENT, _INDENT)
 
@@ -131,6 +135,8 @@ def _render_report_lines(view: WatchReportView) -> Iterator[str]:
     stopped = f", stopped {watch.stopped_at[:10]}" if watch.stopped_at else ""
     yield wrap_text(f"Watch {watch.id}{name}: {escape_control_characters(watch.model)}{stopped}", other_prefix=_INDENT)
     yield from _render_days(watch)
+    if watch.calibration:
+        yield f"A model judges the replies ({watch.calibration})."
     yield from _render_calls(watch)
     for each in view.reported_changes:
         yield wrap_text(escape_control_characters(each), other_prefix=_INDENT)

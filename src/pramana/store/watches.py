@@ -110,6 +110,15 @@ class WatchRun(Struct, frozen=True):
     purpose: RunPurpose
 
 
+class RunCalls(Struct, frozen=True):
+    """The calls of a run of a day, which may have been deleted since."""
+
+    run_id: str
+    purpose: RunPurpose
+    calls: int | None
+    """Its results so far, one for each call to the model; None if the run was deleted."""
+
+
 class NewAlert(Struct, frozen=True):
     """An alert to store, once for each period and level."""
 
@@ -319,6 +328,20 @@ class Watches(StorePart):
         query = query.join(runs, runs.c.id == watch_runs.c.run_id).where(watch_runs.c.watch_no == watch.number)
         query = query.where(watch_runs.c.day == day) if day else query
         return [WatchRun(*row) for row in self._fetch_rows(query.order_by(runs.c.run_no))]
+
+    def find_last_run_id(self, watch: Watch) -> str | None:
+        """Return the run of the cases of the last day that has results stored; None if there is none."""
+        query = select(watch_runs.c.run_id).join(runs, runs.c.id == watch_runs.c.run_id)
+        query = query.where(watch_runs.c.watch_no == watch.number, watch_runs.c.purpose == "batch", runs.c.stored > 0)
+        rows = self._fetch_rows(query.order_by(watch_runs.c.day.desc(), runs.c.run_no.desc()).limit(1))
+        return next((row.run_id for row in rows), None)
+
+    def list_calls(self, watch: Watch, day: str) -> list[RunCalls]:
+        """Return the calls of each run of a day but its confirming batches, deleted runs included."""
+        query = select(watch_runs.c.run_id, watch_runs.c.purpose, runs.c.stored)
+        query = query.join_from(watch_runs, runs, runs.c.id == watch_runs.c.run_id, isouter=True)
+        query = query.where(watch_runs.c.watch_no == watch.number, watch_runs.c.day == day)
+        return [RunCalls(*row) for row in self._fetch_rows(query.where(watch_runs.c.purpose != "confirm"))]
 
     def make_claim(self, watch: Watch, day: str, purpose: RunPurpose, tie_break: float) -> RunHook:
         """Return what claims a day, or another run of it, in the transaction that creates the run.

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from nicegui import ui
 
+from pramana.app.watch_calibrations import format_calibration
 from pramana.app.watches import WatchView, list_all, start
 from pramana.report.markup import SafeHtml, render_link, render_untrusted_text, tag
 from pramana.report.watches import describe_family
@@ -84,9 +85,10 @@ def _render_watch_row(view: WatchView) -> tuple[SafeHtml, ...]:
     model = tag("small", render_untrusted_text(view.model, 120), class_="quiet")
     note = tag("small", render_untrusted_text(view.note, 200), class_="quiet clip") if view.note else None
     sentence = tag("small", render_untrusted_text(view.sentence, 300), class_="quiet clip")
+    judge = tag("small", format_calibration(view.calibration), class_="quiet") if view.calibration else None
     return (
         tag("div", name, model, note, class_="cell"),
-        tag("div", render_level(view), sentence, class_="cell"),
+        tag("div", render_level(view), sentence, judge, class_="cell"),
         tag("span", view.last_day or "none yet", class_="number"),
         tag("span", "–" if view.calls_per_day is None else f"{view.calls_per_day:,}", class_="number"),
         tag(

@@ -20,6 +20,7 @@ from pramana.show.web.pages.watch_markup import (
     MIN_SPAN_BY_UNIT,
     SIGNS_BY_LEVEL,
     WORDS_BY_LEVEL,
+    render_judge,
     render_legend,
 )
 
@@ -51,6 +52,7 @@ def _render_watch(view: PublicWatchView) -> Iterator[SafeHtml]:
         tag("h2", render_with_sign(sign, WORDS_BY_LEVEL[view.level], look), class_="verdict"),
         tag("p", render_untrusted_text(view.sentence, 2000)),
         tag("p", view.proof, class_="quiet small"),
+        render_judge(view.calibration),
         None if view.is_active else tag("p", "This watch was stopped.", class_="warn"),
         class_="card stack below",
         aria_label="State of the watch",

@@ -306,7 +306,7 @@ class _WatchPage:
         parts.show_notification(f"A test alert has arrived at {sent.sent_to}.", "positive")
 
     async def _confirm(self) -> None:
-        calls = pluralise(self._view.calls_per_day or 0, "call")
+        calls = pluralise(self._count_case_calls(), "call")
         budget = self._view.budget_usd_per_day
         cost = "" if budget is None else f", at most ${budget:,.2f}"
         consequence = f"It sends the same cases once more: {calls}{cost}. The statistic does not use it."
@@ -315,9 +315,14 @@ class _WatchPage:
                 self._show_view(await self._context.call(confirm, self._view.id))
             parts.show_notification("The confirming batch is below, beside the baseline.", "positive")
 
+    def _count_case_calls(self) -> int:
+        """Return the planned calls of the cases on the last day, 0 before it: a confirming batch sends only these."""
+        return next((each.planned for each in reversed(self._view.days) if each.planned), 0)
+
     @contextmanager
     def _show_busy(self, doing: str) -> Iterator[None]:
-        calls = f": {pluralise(self._view.calls_per_day, 'call')}" if self._view.calls_per_day else ""
+        count = self._count_case_calls()
+        calls = f": {pluralise(count, 'call')}" if count else ""
         self._busy.set_content(tag("p", f"{doing}{calls}. You can leave this page.", class_="warn"))
         try:
             yield

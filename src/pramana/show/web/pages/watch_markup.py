@@ -126,6 +126,13 @@ def describe_next_step(view: WatchView) -> str:
             return "Nothing to do."
 
 
+def render_judge(calibration: str | None) -> SafeHtml | None:
+    """Return how far the judges of a watch's verdicts agree with people; None if no model judged."""
+    if calibration is None:
+        return None
+    return tag("p", f"A model judges the replies ({calibration}).", class_="quiet small")
+
+
 def render_state(view: WatchDetailView) -> SafeHtml:
     """Return the state as one sentence, what is proven, and how far the baseline is."""
     sign, look = SIGNS_BY_LEVEL[view.level]
@@ -143,6 +150,7 @@ def render_state(view: WatchDetailView) -> SafeHtml:
         tag("p", render_untrusted_text(view.sentence, 2000)),
         meter,
         tag("p", view.proof, class_="quiet small"),
+        render_judge(view.calibration),
         class_="card stack",
         aria_label="State of the watch",
     )
@@ -546,8 +554,10 @@ def render_instrument_calls(calls: Sequence[InstrumentCallsView]) -> SafeHtml:
         names = ", ".join(
             GROUP_TITLES.get(group.replace(" ", "_"), group) for group in name_instrument_groups(each.instruments)
         )
-        once = f" (first day: up to {each.first_day_calls:,} more, to find its prompts)" if each.first_day_calls else ""
-        cost = format_cost(KnownTotal(each.cost_usd or 0.0, int(each.cost_usd is None)))
+        when = "first day: up to" if each.is_estimate else "and"
+        once = f" ({when} {each.first_day_calls:,} more, to find its prompts)" if each.first_day_calls else ""
+        is_unknown = each.calls is None and not each.is_estimate  # a run was deleted
+        cost = "–" if is_unknown else format_cost(KnownTotal(each.cost_usd or 0.0, int(each.cost_usd is None)))
         rows.append((f"{names or 'Test cases'}{once}", "–" if each.calls is None else f"{each.calls:,}", cost))
     return render_table("Calls and cost of the instruments", columns, rows)
 
