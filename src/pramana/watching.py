@@ -8,7 +8,8 @@ its budget, and no alert is lost or raised twice.
 
 import math
 import random
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace as replaced
 from typing import Any
 
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 from pramana import settings
 from pramana.analyse.features import make_features
 from pramana.analyse.instruments import DayFeatures, MeasuredDay, is_day_usable
+from pramana.analyse.numbers import pluralise
 from pramana.analyse.watch import InstrumentFinding, find_highest_level, find_instrument_findings
 from pramana.bench import ProgressCallback, execute
 from pramana.day_runs import (
@@ -30,8 +32,8 @@ from pramana.day_runs import (
     read_run,
     read_side_features,
 )
-from pramana.errors import NotFound, StateConflict
-from pramana.model import Run
+from pramana.errors import NotFound, StateConflict, quote_text
+from pramana.model import Result, Run
 from pramana.planning import create_run
 from pramana.run.accounts import ProviderAccess
 from pramana.run.asking import UNKNOWN_COST_REASON
@@ -242,7 +244,7 @@ def _end_day(store: Store, watch: Watch, day: WatchDay, run: Run | None) -> Watc
     features = replace(features, prompts=(*features.prompts, *beside.prompts))
     encoded = msgspec.json.encode(features).decode()
     if not is_day_usable(features):
-        reason = f"{answered:,} of {planned:,} calls were answered, fewer than 80 %{_explain_end(run)}"
+        reason = f"{answered:,} of {planned:,} calls were answered, fewer than 80 %{_explain_end(run, results)}"
         missing = EndedDay(status="missing", reason=reason, features_json=encoded, **counts)
         return store.watches.end_day(watch, day.day, missing)
     basis = {**make_period_basis(run.plan, cases, results), **beside.basis_additions}
@@ -276,9 +278,14 @@ def read_run_features(store: Store, run: Run) -> DayFeatures:
     return make_features(cases, run.plan.variants, run.plan.repeats, results)
 
 
-def _explain_end(run: Run) -> str:
+def _explain_end(run: Run, results: Sequence[Result]) -> str:
+    """Return why a run has too few answers: its limit, or the most frequent error of its calls."""
     if run.notes.get("reached_limit") == "max_cost_usd":
         return f": {UNKNOWN_COST_ADVICE if UNKNOWN_COST_REASON in (run.reason or '') else BUDGET_REASON}"
+    errors = Counter(each.failure.message for each in results if each.failure is not None)
+    if errors:
+        message, count = errors.most_common(1)[0]
+        return f": {pluralise(count, 'call')} failed with {quote_text(message, 200)}"
     return f": {run.reason}" if run.reason else ""
 
 

@@ -266,8 +266,8 @@ def test_a_level_that_was_reached_stays_until_a_new_period() -> None:
     assert decide_state(findings, []) == "quiet"
     assert decide_state(findings, reached) == "notice"
     assert describe_state("notice", findings, reached) == (
-        "Notice since 2026-02-03: the pass rate fell. It probably began on 2026-02-01, between 2026-01-30 and 2026-02-01. "
-        "It is not proven well enough for an alarm."
+        "Notice since 2026-02-03: the pass rate fell. It probably began on 2026-02-01 (95 % interval: "
+        "2026-01-30 to 2026-02-01). It is not proven well enough for an alarm."
     )
 
 
