@@ -124,7 +124,8 @@ def _read_fields(
         name = aliases.get(stated, stated)
         path = f"{path_prefix}{stated}"
         if name not in known:
-            problems.append(Problem(f"unknown argument{suggest_similar(stated, known)}", path))
+            similar = suggest_similar(stated, known) or f"; known arguments: {', '.join(known)}"
+            problems.append(Problem(f"unknown argument{similar}", path))
         elif name in found:
             problems.append(Problem(f"{quote_text(name)} is passed twice, in two spellings", path))
         elif (nested := _find_nested_struct(known[name].type)) and isinstance(value, Mapping):

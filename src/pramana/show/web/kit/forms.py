@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from urllib.parse import unquote
 
 from nicegui import events, ui
@@ -137,6 +137,14 @@ class SecretField:
 
 
 # ── Names, typed or suggested ──
+
+
+def add_model_field(label: str, value: str = "", on_change: parts.ChangeHandler | None = None) -> ui.input:
+    """Add a field for one model; Enter takes over what was typed and does not submit the form, which may cost money."""
+    field = cast("ui.input", parts.add_text_field(label, value, on_change))
+    # The browser submits on `keypress`; `keydown` has to go on working, as it picks a suggestion.
+    field.on("keypress.enter.prevent", js_handler="() => {}")
+    return field
 
 
 def add_suggestions(field: Any, texts: Iterable[str]) -> Callable[[Iterable[str]], None]:
