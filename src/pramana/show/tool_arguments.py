@@ -106,6 +106,10 @@ def read_arguments(struct: type[_Struct], arguments: Mapping[str, Any]) -> _Stru
     Traceback (most recent call last):
         ...
     pramana.errors.InvalidInput: pagesize: unknown argument; did you mean "pageSize"?
+    >>> read_arguments(Wanted, {"files": []})
+    Traceback (most recent call last):
+        ...
+    pramana.errors.InvalidInput: files: unknown argument; known arguments: pageSize
     """
     problems: list[Problem] = []
     made = _read_fields(struct, arguments, "", problems)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 from nicegui import events, ui
@@ -141,7 +141,7 @@ class SecretField:
 
 def add_model_field(label: str, value: str = "", on_change: parts.ChangeHandler | None = None) -> ui.input:
     """Add a field for one model; Enter takes over what was typed and does not submit the form, which may cost money."""
-    field = cast("ui.input", parts.add_text_field(label, value, on_change))
+    field = parts.add_text_field(label, value, on_change)
     # The browser submits on `keypress`; `keydown` has to go on working, as it picks a suggestion.
     field.on("keypress.enter.prevent", js_handler="() => {}")
     return field
