@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -209,7 +210,10 @@ def test_a_model_that_does_not_answer_leaves_a_missing_day(store: Store, days: D
 
     bench.measure(0)
     bench.model.on_call = fail
-    assert bench.measure(1).day.status == "missing"
+    missing = bench.measure(1).day
+    assert missing.status == "missing"
+    assert missing.reason is not None
+    assert re.match(r"0 of 20 calls were answered, fewer than 80 %: 20 calls failed with .*down", missing.reason)
     bench.model.on_call = lambda _: None
     bench.measure(2)
     assert [each.status for each in bench.view.days] == ["measured", "missing", "measured"]

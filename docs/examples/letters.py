@@ -19,6 +19,11 @@ def clerk(prompt: str) -> str:
     return "Our apologies! We send you a new one." if number % 11 == 0 else "We are sorry for the trouble."
 
 
+def hurried_clerk(prompt: str) -> str:
+    """Reply as `clerk` does, but forget the apology in a fifth of the letters."""
+    return "We send you a new one." if prompt.endswith(("1", "3")) else clerk(prompt)
+
+
 def judge(prompt: str) -> bool:
     """Look for the word sorry, which is wrong for some replies."""
     return "sorry" in prompt.rpartition("=====[")[0].rpartition("=====[")[2].lower()

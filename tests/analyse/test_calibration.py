@@ -30,6 +30,7 @@ def test_kappa_equals_statsmodels_when_labels_are_drawn_evenly(yes: tuple[int, i
     found = measure_agreement(counts, sum(yes), sum(yes) + sum(no))
     referee = cohens_kappa(np.array([yes, no]))
     assert found is not None
+    assert found.kappa_interval is not None
     assert found.kappa == pytest.approx(referee.kappa)
     assert found.accuracy == pytest.approx((yes[0] + no[1]) / counts.total)
     assert found.kappa_interval.low < referee.kappa < found.kappa_interval.high
@@ -44,6 +45,23 @@ def test_agreement_is_that_of_the_run_and_not_of_its_labelled_part() -> None:
     assert found is not None
     assert found.accuracy == pytest.approx(0.9 * 0.99 + 0.1 * 0.5)
     assert measure_agreement(LabelCounts(10, 2, 0, 0), 900, 1000) is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "judge_passed", "replies"),
+    [
+        (LabelCounts(1, 0, 0, 0), 10, 10),
+        (LabelCounts(5, 0, 0, 4), 50, 100),
+        (LabelCounts(20, 10, 0, 0), 60, 60),  # a judge that passes everything: kappa would be 0.00 (0.00 to 0.00)
+        (LabelCounts(0, 0, 30, 0), 0, 60),
+    ],
+)
+def test_kappa_that_is_undefined_or_rests_on_few_labels_is_left_out(
+    labels: LabelCounts, judge_passed: int, replies: int
+) -> None:
+    found = measure_agreement(labels, judge_passed, replies)
+    assert found is not None
+    assert (found.kappa, found.kappa_interval) == (None, None)
 
 
 def test_alpha_of_two_raters_by_its_definition() -> None:

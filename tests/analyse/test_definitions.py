@@ -228,6 +228,7 @@ def test_corrected_rates_and_agreement_are_quantiles_of_jeffreys_posterior() -> 
     by_chance = shares[:, 0] * rates + shares[:, 1] * (1 - rates)
     agreement = measure_agreement_of_strata(strata)
     assert agreement is not None
+    assert agreement.kappa_interval is not None
     for interval, expected in (
         (agreement.accuracy_interval, agreed),
         (agreement.kappa_interval, (agreed - by_chance) / (1 - by_chance)),

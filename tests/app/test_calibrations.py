@@ -91,6 +91,35 @@ def test_few_labels_give_kappa_but_no_accuracy(store: Store) -> None:
     assert "too few" not in render_judge_report(make_judge_report(store, run)), "there is only one category"
 
 
+def test_one_label_is_too_few_for_kappa_and_the_weighting_is_named(store: Store) -> None:
+    run = add_judged_run(store, [True, False] * 50)
+    label_draw(store, run, [True, False] * 50, 2)
+    report = make_judge_report(store, run)
+    assert report.judges[0].agreement.kappa is None
+    text = render_judge_report(report)
+    assert "too few labels for kappa: 2 of 10" in text
+    assert "weighted" not in text
+    label_draw(store, run, [True, False] * 50, 60)
+    text = " ".join(render_judge_report(make_judge_report(store, run)).split())
+    assert "labels), weighted by how often the judge gives each verdict" in text
+    assert "kappa 1.00 (" in text
+
+
+def test_a_judge_that_passes_everything_has_no_kappa(store: Store) -> None:
+    run = add_judged_run(store, [True] * 40)
+    label_draw(store, run, [True] * 30 + [False] * 10, 40)
+    report = make_judge_report(store, run)
+    assert report.judges[0].agreement.kappa_interval is None
+    assert "no kappa: the judge gave all replies the same verdict" in render_judge_report(report)
+
+
+def test_a_run_whose_judge_gave_no_verdict_is_not_listed_as_judged(store: Store) -> None:
+    judged = add_judged_run(store, [None, True])
+    add_judged_run(store, [None, None])
+    listed = store.labels.list_judged_runs(("llm_judge", "rubric"), 10)
+    assert [each.id for each in listed] == [judged.id]
+
+
 def test_the_majority_of_raters_counts_and_ties_and_unsure_do_not(store: Store) -> None:
     run = add_judged_run(store, [True, True, True, False])
     for rater, labels in (("ann", "ynun"), ("bob", "yyun"), ("cy", "n__n")):

@@ -133,6 +133,11 @@ def test_the_cost_is_that_of_an_average_case_times_the_cases(make_plan: Any) -> 
     )
 
 
+def test_a_budget_that_is_too_small_names_all_days_that_it_should_pay_for(make_plan: Any) -> None:
+    (told,) = [each for each in make_plan(budget=parse_budget("1150calls"), case_count=25).advice if "It pays" in each]
+    assert told == ("It pays for 46 days of the watch; the baseline and 30 days take 58 days: plan fewer calls a day.")
+
+
 def test_an_unknown_price_is_named_and_refuses_a_budget_in_dollars(make_plan: Any) -> None:
     run = RunRequest(models=("openai:nobody-knows-it",), suite="v1.0", tier="cheap")
     plan = make_plan(run=run)

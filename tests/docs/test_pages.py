@@ -85,7 +85,7 @@ def test_an_output_pattern_matches_only_the_shown_output() -> None:
 @pytest.mark.usefixtures("real_models")
 @pytest.mark.parametrize("page", [page for page in PAGES if read_console_commands(page)], ids=lambda page: page.stem)
 def test_console_blocks_print_what_they_show(page: Path, example_folder: Path) -> None:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}  # noqa: TID251
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "80"}  # noqa: TID251
     for name in ("CI", "BUILD_NUMBER"):  # with these set, pytest's output differs from a reader's terminal
         environment.pop(name, None)
     ran = 0

@@ -13,6 +13,7 @@ from pramana.app.sameness import SameView, same_view
 from pramana.bench import Progress, execute
 from pramana.errors import BudgetSpent, InvalidInput, PramanaError
 from pramana.model import Run
+from pramana.report.sameness import render_test
 from pramana.request import Limits
 from pramana.run import asking
 from pramana.run.engine import INTERRUPTED_BY_USER_REASON, Stop
@@ -190,6 +191,22 @@ def test_an_interrupted_test_gives_the_answer_so_far() -> None:
     tested = run_test(*says, servers=(slow, slow), on_progress=stop_early, calls=200)
     assert tested.run.status == "interrupted"
     assert 10 < tested.view.pairs < 60
+    assert f"Interrupted after {tested.view.calls} of at most 200 calls.\n" in render_test(tested.view)
+
+
+def test_a_test_that_is_interrupted_before_its_first_pair_says_so_and_how_to_resume() -> None:
+    def stop_early(progress: Progress, stop: Stop) -> None:
+        if progress.stored_count >= 20:
+            stop(INTERRUPTED_BY_USER_REASON)
+
+    slow: Any = {"latency_s": 0.5}
+    tested = run_test("yes", "yes", servers=(slow, slow), on_progress=stop_early, calls=200)
+    assert (tested.view.pairs, tested.view.status) == (0, "interrupted")
+    text = render_test(tested.view, f"pramana run --resume {tested.run.id}")
+    told = " ".join(text.split())
+    assert f"Interrupted after {tested.view.calls} of at most 200 calls. These calls looked for border prompts" in told
+    assert f"Resume with: pramana run --resume {tested.run.id}" in text.splitlines()
+    assert max(map(len, text.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from pramana import settings
-from pramana.errors import NotFound, Problem
+from pramana.embedded import language
+from pramana.errors import EngineMissing, NotFound, Problem
 from pramana.report import terminal
+from pramana.show import cli
 from pramana.show.cli import COMMANDS, main
 from pramana.show.cli.options import GroupedCommand
 from pramana.show.cli.run import run
@@ -582,3 +584,40 @@ def test_schema_prints_json_schema(name: str) -> None:
 
 def test_version_prints_the_version() -> None:
     assert pramana_process("--version").stdout.startswith("pramana 0.")
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "end"),
+    [
+        (["run", "--model", "nonsense:model"], ""),
+        (["token", "create", "an administrator with a rather long name", "--role", "admin"], "PATCH /api/settings."),
+    ],
+)
+def test_long_errors_and_notes_are_wrapped_on_a_terminal(
+    arguments: list[str], end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = Terminal()
+    monkeypatch.setattr(sys, "argv", ["pramana", *arguments])
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main()
+    lines = shown.getvalue().splitlines()
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 80
+    assert " ".join(shown.getvalue().split()).endswith(end)
+
+
+def test_without_the_embedded_model_another_one_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language, "find_spec", lambda _: None)
+    done = CliRunner().invoke(cli.pramana, ["run", "--tier", "cheap"], standalone_mode=False)
+    assert isinstance(done.exception, EngineMissing)
+    assert str(done.exception).endswith("; or choose another model: --model fake")

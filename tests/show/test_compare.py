@@ -649,3 +649,17 @@ def test_the_text_output_reports_different_plans() -> None:
     again = store_run(make_cases(2), system_prompt=BRIEF)
     alike = compare(base, again)
     assert str(alike) == alike.sentence
+
+
+def test_the_terminal_names_the_rates_of_the_whole_runs_beside_those_of_the_compared_cases() -> None:
+    asked = make_cases(105)
+    base = store_run(asked, lambda number: [F] if number < 5 else [P])
+    new = store_run(asked, lambda number: [P] if number < 75 else [E])
+    told = " ".join(CliRunner().invoke(pramana, ["compare", base, new], standalone_mode=False).stdout.split())
+    assert "Pass rate 93.3 % before, 100.0 % now" in told
+    assert (
+        "These rates are of the compared cases; of all results with a verdict, 95.2 % passed before and 100 % now."
+        in told
+    )
+    assert "cannot be excluded if results without a verdict count as failed" in told
+    assert "Only the loss that cannot be excluded counts results without a verdict, as failed." in told

@@ -18,6 +18,17 @@ def test_a_difference_exits_with_1_and_is_shown_again() -> None:
     assert (shown.returncode, shown.stdout) == (1, result.stdout)
     assert "calls at most" in result.stderr
     assert "pramana same --show" in pramana("show", "latest").stdout
+    listed = pramana("runs", columns=80).stdout
+    assert listed.count("test of two endpoints") == 2, "one for each endpoint, instead of a pass rate"
+    assert "95.4" not in listed
+    assert "/400" not in listed
+    assert json.loads(pramana("runs", "--json").stdout)[0]["is_endpoint_test"] is True
+
+
+def test_odds_below_one_are_explained() -> None:
+    shown = " ".join(pramana("same", "fake", "fake:seed=1", "--seed", "1", "--quiet", columns=80).stdout.split())
+    assert "Highest odds reached by all together: " in shown
+    assert "Odds below 1 to 1 speak for chance" in shown
 
 
 def test_no_difference_exits_with_0_and_says_what_would_have_been_seen() -> None:

@@ -28,6 +28,8 @@ MIN_LABELS, MIN_OF_EACH_VERDICT = 50, 10
 """Labels that a corrected rate needs: in all, and among each of the judge's two verdicts, as far as there are."""
 MIN_LABELS_OF_THIS_RUN = 20
 """Labels of the run itself that are needed beside labels from elsewhere."""
+MIN_LABELS_FOR_KAPPA = 10
+"""With fewer labels, the interval of kappa covers nearly everything, or nothing if all labels are equal."""
 MAX_INTERVAL_WIDTH = 0.25
 """A corrected rate whose interval is wider says too little to be shown."""
 SHIFT_CONFIDENCE = 0.99
@@ -100,8 +102,10 @@ class JudgeAgreement(Struct, frozen=True):
 
     accuracy: float
     accuracy_interval: Interval
-    kappa: float
-    kappa_interval: Interval
+    kappa: float | None
+    """None with fewer labels than `MIN_LABELS_FOR_KAPPA`, and if the judge gave all replies the same verdict: then it
+    is 0 or undefined, whatever people say."""
+    kappa_interval: Interval | None
     label_count: int
 
 
@@ -376,13 +380,16 @@ def measure_agreement_of_strata(
         accuracies.append(_compute_accuracy(*drawn, passed))
         kappas.append(kappa(*drawn))
     left_out = POSTERIOR_TAIL_FACTOR * (1 - confidence)
+    label_count = count_labels(strata).total
+    has_both_verdicts = len({each.judge_passed for each in strata if each.reply_count}) > 1
+    has_kappa = has_both_verdicts and label_count >= MIN_LABELS_FOR_KAPPA
     agreement = kappa(*_estimate_strata(strata))
     return JudgeAgreement(
         accuracy=accuracy,
         accuracy_interval=_widen(_take_interval(sorted(accuracies), left_out), accuracy),
-        kappa=agreement,
-        kappa_interval=_widen(_take_interval(sorted(kappas), left_out), agreement),
-        label_count=count_labels(strata).total,
+        kappa=agreement if has_kappa else None,
+        kappa_interval=_widen(_take_interval(sorted(kappas), left_out), agreement) if has_kappa else None,
+        label_count=label_count,
     )
 
 

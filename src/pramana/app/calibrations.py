@@ -47,7 +47,13 @@ class AgreementView(View, frozen=True, kw_only=True):
         float | None, Meta(description="Share of the judge's verdicts with which people agree; null: too few labels")
     ]
     accuracy_interval: _Interval | None
-    kappa: Annotated[float | None, Meta(description="Cohen's kappa: 1 perfect agreement, 0 that of chance")]
+    kappa: Annotated[
+        float | None,
+        Meta(
+            description="Cohen's kappa: 1 perfect agreement, 0 that of chance; null: fewer than 10 labels, or the "
+            "judge gave all replies the same verdict"
+        ),
+    ]
     kappa_interval: _Interval | None
 
 

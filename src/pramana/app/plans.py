@@ -536,8 +536,8 @@ def _advise_on_budget(
     days = _count_affordable(budget, chosen, request.repeats, request) / chosen.case_count
     if days < request.baseline_days + MONTH_DAYS:
         yield (
-            f"It pays for {pluralise(math.floor(days), 'day')} of the watch, whose baseline alone takes "
-            f"{request.baseline_days}: plan fewer calls a day."
+            f"It pays for {pluralise(math.floor(days), 'day')} of the watch; the baseline and {MONTH_DAYS} days take "
+            f"{request.baseline_days + MONTH_DAYS} days: plan fewer calls a day."
         )
 
 

@@ -297,6 +297,7 @@ def _run_view(
         models=tuple(target.typed for target in plan.targets),
         variants=plan.variants,
         repeats=plan.repeats,
+        is_endpoint_test=plan.pairing is not None,
         judge=PANEL_SEPARATOR.join(each.typed for each in plan.judges) or None,
         created_at=run.created,
         finished_at=run.finished,

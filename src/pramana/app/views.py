@@ -90,6 +90,13 @@ class RunView(View, frozen=True, kw_only=True):
     models: tuple[str, ...]
     variants: tuple[str, ...]
     repeats: int
+    is_endpoint_test: Annotated[
+        bool,
+        Meta(
+            description="Whether the run is a test of two endpoints (GET /api/same/{id} has its answer): it ends when "
+            "it has its answer, and its pass rates are none of a suite"
+        ),
+    ]
     judge: Annotated[
         str | None, Meta(description="Judge model, or the models of a panel; null: each model judges itself")
     ]

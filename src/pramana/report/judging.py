@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from pramana.analyse.calibration import MIN_LABELS_FOR_KAPPA
 from pramana.analyse.judgements import JUDGE, RUBRIC
 from pramana.analyse.numbers import format_percent, pluralise, shorten_name
 from pramana.app.calibrations import AgreementView, CorrectedRateView, JudgeReportView, JudgeView, PanelView
@@ -72,7 +73,8 @@ def _format_reply_count(count: int) -> str:
 
 
 def _format_judge(judge: JudgeView) -> Iterator[str]:
-    yield wrap_text(f"Judge {shorten_name(judge.judge)} ({judge.check}): {judge.calibration}", MAX_COLUMNS, "", "  ")
+    name = f"Judge {shorten_name(judge.judge)} ({judge.check})"
+    yield wrap_text(f"{name}: {describe_judge_agreement(judge)}", MAX_COLUMNS, "", "  ")
     for model in judge.self_judged_models:
         yield wrap_text(
             f"{shorten_name(model)} judges its own replies. Models tend to prefer their own replies "
@@ -81,13 +83,9 @@ def _format_judge(judge: JudgeView) -> Iterator[str]:
             "  ",
             "  ",
         )
-    agreement, counts = judge.agreement, judge.counts
-    if agreement.kappa is not None:
-        said = (
-            f"kappa {agreement.kappa:.2f}{_format_bounds(agreement.kappa_interval)}; 1: always agrees, 0: as by chance"
-        )
-        yield wrap_text(said, MAX_COLUMNS, "  ", "    ")
+    counts = judge.counts
     if judge.labels:
+        yield wrap_text(describe_kappa(judge), MAX_COLUMNS, "  ", "    ")
         yield ""
         yield _format_row("", "people yes", "people no")
         yield _format_row("  judge yes", counts.judge_yes_people_yes, counts.judge_yes_people_no)
@@ -101,6 +99,26 @@ def _format_judge(judge: JudgeView) -> Iterator[str]:
     yield "  pass rate"
     for rate in judge.models:
         yield from _format_rate(rate)
+
+
+def describe_judge_agreement(judge: JudgeView) -> str:
+    """Return how far a judge agrees with people, and that it is not the share of the labelled replies."""
+    if judge.agreement.accuracy is None:
+        return judge.calibration
+    return f"{judge.calibration}, weighted by how often the judge gives each verdict"
+
+
+def describe_kappa(judge: JudgeView) -> str:
+    """Return the kappa of a judge with labels, or why it has none."""
+    kappa, labels = judge.agreement.kappa, judge.labels
+    if kappa is not None:
+        interval = _format_bounds(judge.agreement.kappa_interval)
+        return f"kappa {kappa:.2f}{interval}; 1: always agrees, 0: as by chance"
+    if judge.passed in (0, judge.verdicts):
+        return "no kappa: the judge gave all replies the same verdict"
+    if labels < MIN_LABELS_FOR_KAPPA:
+        return f"too few labels for kappa: {labels} of {MIN_LABELS_FOR_KAPPA}"
+    return "too few labels for kappa: one of the judge's two verdicts has none"
 
 
 # ── Position bias ──

@@ -13,9 +13,27 @@ MAX_ODDS = 1_000_000_000
 _MAX_PROMPT_COLUMNS, _MAX_REPLY_COLUMNS = 70, 60
 
 
-def render_test(view: SameView) -> str:
-    """Return the answer and the evidence for it."""
-    return "\n".join(_render_lines(view))
+def render_test(view: SameView, resume_advice: str = "") -> str:
+    """Return the answer and the evidence for it; `resume_advice` is how to go on with a test that ended early."""
+    return "\n".join(_render_lines(view, resume_advice))
+
+
+def explain_low_odds(view: SameView) -> str:
+    """Return why pairs may differ although the odds are below 1 to 1; empty if no instrument has such odds."""
+    if not any(each.differing and each.odds < 1 for each in view.instruments):
+        return ""
+    return "Odds below 1 to 1 speak for chance: replies that vary from call to call also differ without a change."
+
+
+def describe_early_end(view: SameView) -> str:
+    """Return that a test ended before it had its answer, and what its calls were for; empty for any other test."""
+    if view.status in ("queued", "running", "finished"):
+        return ""
+    of_all = f" of at most {view.max_calls:,}" if view.max_calls else ""
+    why = f": {view.reason.rstrip('.')}" if view.reason and view.status != "interrupted" else ""
+    searched = view.calls and not view.pairs and not view.dropped and view.max_calls
+    search = " These calls looked for border prompts; no pair was complete." if searched else ""
+    return f"{view.status.capitalize()} after {view.calls:,}{of_all} calls{why}.{search}"
 
 
 def format_odds(odds: float) -> str:
@@ -42,13 +60,15 @@ def make_power_sentence(view: SameView) -> str:
     return f"In {tries} simulated tries with these replies, it would have seen: {', '.join(parts)}."
 
 
-def _render_lines(view: SameView) -> Iterator[str]:
+def _render_lines(view: SameView, resume_advice: str) -> Iterator[str]:
     yield wrap_text(" and ".join(map(escape_control_characters, view.models)))
     yield ""
     yield wrap_text(view.sentence)
-    for each in (make_power_sentence(view), *view.findings, *view.caveats):
+    for each in (describe_early_end(view), make_power_sentence(view), *view.findings, *view.caveats):
         if each:
             yield wrap_text(escape_control_characters(each))
+    if resume_advice:
+        yield f"Resume with: {resume_advice}"
     if view.instruments:
         yield ""
         yield from _render_instruments(view)
@@ -74,8 +94,11 @@ def _render_instruments(view: SameView) -> Iterator[str]:
         ]
         yield "  ".join(cells).rstrip()
     yield wrap_text(
-        f"Together: {format_odds(view.odds)} at most so far; 1,000 to 1 is proof. Latency is tested on its own."
+        f"Highest odds reached by all together: {format_odds(view.odds)}; 1,000 to 1 is proof. Latency is tested on "
+        "its own."
     )
+    if explanation := explain_low_odds(view):
+        yield wrap_text(explanation)
 
 
 def _make_row(view: PairInstrumentView) -> tuple[str, ...]:

@@ -110,6 +110,10 @@ def read_arguments(struct: type[_Struct], arguments: Mapping[str, Any]) -> _Stru
     Traceback (most recent call last):
         ...
     pramana.errors.InvalidInput: pagesize: unknown argument; did you mean "pageSize"?
+    >>> read_arguments(Wanted, {"files": []})
+    Traceback (most recent call last):
+        ...
+    pramana.errors.InvalidInput: files: unknown argument; known arguments: pageSize
     """
     problems: list[Problem] = []
     made = _read_fields(struct, arguments, "", problems)
@@ -128,7 +132,8 @@ def _read_fields(
         name = aliases.get(stated, stated)
         path = f"{path_prefix}{stated}"
         if name not in known:
-            problems.append(Problem(f"unknown argument{suggest_similar(stated, known)}", path))
+            similar = suggest_similar(stated, known) or f"; known arguments: {', '.join(known)}"
+            problems.append(Problem(f"unknown argument{similar}", path))
         elif name in found:
             problems.append(Problem(f"{quote_text(name)} is passed twice, in two spellings", path))
         elif (nested := _find_nested_struct(known[name].type)) and isinstance(value, Mapping):

@@ -141,7 +141,7 @@ class Labels(StorePart):
         return [row.id for row in self._fetch_rows(query)]
 
     def list_judged_runs(self, check_names: Sequence[str], limit: int) -> list[JudgedRun]:
-        """Return the newest runs that have ended and whose first results have one of these checks, newest first.
+        """Return the newest runs that have ended and whose first results have a verdict of these checks, newest first.
 
         A run whose first hundred results have none is left out: reading all results of a long run takes seconds.
         """
@@ -153,7 +153,9 @@ class Labels(StorePart):
                 first = select(results.c.seq).where(results.c.run_no == run_no).order_by(results.c.seq)
                 some = first.limit(SEARCHED_RESULTS).subquery()
                 judged = select(checks.c.seq).where(
-                    checks.c.seq.in_(select(some.c.seq)), checks.c.name.in_(check_names)
+                    checks.c.seq.in_(select(some.c.seq)),
+                    checks.c.name.in_(check_names),
+                    checks.c.outcome.in_((Outcome.PASSED.value, Outcome.FAILED.value)),
                 )
                 if connection.execute(judged.limit(1)).first() is None:
                     continue

@@ -33,6 +33,9 @@ def test_a_test_is_queued_executed_and_read(client_per_store: Client) -> None:
     (listed,) = client_per_store.get("/api/same").data
     assert (listed["run"], listed["name"], listed["calls"]) == (run, "hosts", view["calls"])
     assert client_per_store.get(f"/api/runs/{run}").data["expected"] == 160
+    assert client_per_store.get("/api/runs").data[0]["isEndpointTest"] is True
+    history = client_per_store.get("/api/models/history?model=fake").data
+    assert (history["runs"], history["days"]) == ([], []), "a test of two endpoints has no pass rate to compare"
 
 
 def test_any_run_of_two_models_can_be_read(client: Client) -> None:

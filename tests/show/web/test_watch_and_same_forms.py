@@ -82,6 +82,39 @@ def test_a_watch_is_started_measured_published_and_stopped_on_its_pages(
     assert_first_day_and_controls(bench, page, axe)
 
 
+def test_enter_in_a_model_field_starts_nothing(bench: Bench, admin: str, token_bench: TokenBench) -> None:
+    client = token_bench.client("admin")
+    before = [len(client.get(path).data) for path in ("/api/same", "/api/watches")]
+    page = bench.open("/drift/new", token=admin)
+    model, estimate = page.get_by_label("Model", exact=True), page.get_by_role("complementary")
+    model.press("Enter")
+    expect(estimate).to_contain_text("Simulated with 90.0 % passed, 8 instruments")
+    drop = estimate.get_by_role("row", name="20 points")
+    expect(drop).to_contain_text(re.compile("8 days.*16 days"))  # those of `pramana plan --detect 20% --cases 25`
+    model.fill("fake:echo")
+    model.press("Enter")
+    page.get_by_label("Repeats per case").fill("2")
+    expect(estimate).to_contain_text("50")  # the estimate follows: 25 cases, twice
+    expect(find_error(page, "Model")).to_have_count(0)
+    assert page.url == f"{bench.url}/drift/new"
+    page.goto(f"{bench.url}/same?first=fake")
+    for label in ("First model", "Second model"):
+        page.get_by_label(label).press("Enter")
+    second, calls = page.get_by_label("Second model"), page.get_by_label("Calls, at most")
+    calls.fill("3")
+    page.get_by_role("button", name="Start test").click()
+    expect(find_error(page, "Calls, at most")).to_contain_text("enter a whole number from 40 to 1,000,000, found 3")
+    calls.fill("40")
+    second.fill("fake")
+    for label in ("First model", "Second model"):
+        page.get_by_label(label).press("Enter")
+    calls.fill("3")
+    page.get_by_role("button", name="Start test").click()
+    expect(find_error(page, "Calls, at most")).to_contain_text("found 3")
+    assert page.url == f"{bench.url}/same?first=fake"
+    assert [len(client.get(path).data) for path in ("/api/same", "/api/watches")] == before
+
+
 def assert_first_day_and_controls(bench: Bench, page: Page, axe: Callable[[Page], None]) -> None:
     """Measure the first day of a new watch, accept, publish, and stop it."""
     expect(page.get_by_role("heading", name="help desk")).to_be_visible()

@@ -141,7 +141,8 @@ def _print_error(message: str, code: str, problems: Sequence[Problem] = ()) -> N
     for problem in problems:
         terminal.print_problem(problem, to_stderr=True)
     if not problems:
-        click.echo("pramana: " + "\n".join(escape_control_characters(line) for line in message.split("\n")), err=True)
+        plain = "\n".join(escape_control_characters(line) for line in message.split("\n"))
+        click.echo(terminal.wrap_for_terminal(f"pramana: {plain}"), err=True)
 
 
 def _wants_json() -> bool:

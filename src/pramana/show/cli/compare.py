@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pramana.analyse.numbers import format_percent
 from pramana.errors import InvalidInput
 from pramana.report import terminal
 from pramana.show.cli.options import open_local_store
@@ -230,6 +231,8 @@ def _print_conclusions(
     for change in compared_sides.engine_differences:
         click.echo(terminal.wrap_text(change.sentence))
     click.echo(terminal.wrap_text(found.detail))
+    if whole := _describe_whole_rates(view, found.labels):
+        click.echo(terminal.wrap_text(whole))
     for judge in view.judges:
         click.echo(terminal.wrap_text(judge))
     for each in changed:
@@ -237,13 +240,29 @@ def _print_conclusions(
     if found.excluded:
         count = len(found.excluded)
         left = "1 case has" if count == 1 else f"{count:,} cases have"
-        click.echo(
-            terminal.wrap_text(f"{left} no verdict on one side or both; this comparison is about the other cases only.")
-        )
+        about = "this comparison is about the other cases only."
+        if "count as failed" in found.sentence:
+            about = (
+                "pass rates and verdict are about the other cases. Only the loss that cannot be excluded counts "
+                "results without a verdict, as failed."
+            )
+        click.echo(terminal.wrap_text(f"{left} no verdict on one side or both; {about}"))
     if found.describe_unpaired:
         click.echo(terminal.wrap_text(found.describe_unpaired))
     if view.reply_changes.sentence:
         click.echo(terminal.wrap_text(view.reply_changes.sentence))
+
+
+def _describe_whole_rates(view: "FullComparisonView", labels: "SideLabels") -> str:
+    """Return the pass rates of both whole sides; empty if they are those of the compared cases."""
+    compared, whole = (view.base_rate, view.new_rate), (view.base_whole_rate, view.new_whole_rate)
+    if None in compared or [*map(format_percent, compared)] == [*map(format_percent, whole)]:
+        return ""
+    before, now = map(format_percent, whole)
+    return (
+        f"These rates are of the compared cases; of all results with a verdict, {before} passed {labels.base} and "
+        f"{now} {labels.new}."
+    )
 
 
 def _print_changed_cases(compared_sides: "ComparedSides", examples: "Sequence[ReplyPairView]") -> None:

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from pramana import settings
-from pramana.errors import InvalidInput, NotFound, PramanaError, Problem, escape_control_characters
+from pramana.errors import EngineMissing, InvalidInput, NotFound, PramanaError, Problem, escape_control_characters
 from pramana.model import Run
 from pramana.report import terminal
 from pramana.show.cli.options import (
@@ -261,8 +261,11 @@ def _create_or_find_run(
     if option_values["resume"] is None:
         _refuse_lone_options(option_values)
         quiet = option_values["quiet"] or option_values["as_json"]
-        with name_options_in_errors(context):
-            run = create_run(store, request, warn=None if quiet else _print_warnings)
+        try:
+            with name_options_in_errors(context):
+                run = create_run(store, request, warn=None if quiet else _print_warnings)
+        except EngineMissing as error:
+            raise EngineMissing(f"{error}; or choose another model: --model fake") from None
     else:
         run = store.runs.find(option_values["resume"])
         _refuse_lone_options(option_values)

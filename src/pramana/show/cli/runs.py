@@ -35,6 +35,7 @@ def _run_to_data(run: Run) -> dict[str, Any]:
         "selection": dict(run.plan.selection),
         "models": [target.typed for target in run.plan.targets],
         "repeats": run.plan.repeats,
+        "is_endpoint_test": run.plan.pairing is not None,
         "variants": list(run.plan.variants),
         "caller_voice": None if run.plan.variants == ("text",) else run.plan.voice,
         "stt": run.plan.stt.typed if run.plan.stt else None,

@@ -21,6 +21,7 @@ from pramana.show.cli.options import (
 
 if TYPE_CHECKING:
     from pramana.app.sameness import SameView
+    from pramana.model import Run
     from pramana.request import Selection
     from pramana.sameness import SamenessRequest
 
@@ -162,8 +163,9 @@ def _show_stored(reference: str, models: tuple[str, ...], *, as_json: bool) -> i
     if len(models) not in (0, 2):
         raise click.UsageError("with --show, name two models of the run, or none")
     with open_local_store() as store:
-        view = same_view(store, store.runs.find(reference), (models[0], models[1]) if models else None)
-    return _print_view(view, as_json=as_json)
+        run = store.runs.find(reference)
+        view = same_view(store, run, (models[0], models[1]) if models else None)
+    return _print_view(view, run, as_json=as_json)
 
 
 def _start_test(request: "SamenessRequest", given: dict[str, Any]) -> int:
@@ -193,7 +195,7 @@ def _start_test(request: "SamenessRequest", given: dict[str, Any]) -> int:
             except KeyboardInterrupt:
                 stop(INTERRUPTED_BY_USER_REASON)
                 ended = store.runs.read(begun.id)
-        code = _print_view(same_view(store, ended), as_json=given["as_json"])
+        code = _print_view(same_view(store, ended), ended, as_json=given["as_json"])
         if stop.error is not None:
             click.echo(f"pramana: {stop.error}", err=True)
             if code == 4 and not isinstance(stop.error, BudgetSpent):
@@ -203,11 +205,13 @@ def _start_test(request: "SamenessRequest", given: dict[str, Any]) -> int:
         store.close()
 
 
-def _print_view(view: "SameView", *, as_json: bool) -> int:
+def _print_view(view: "SameView", run: "Run", *, as_json: bool) -> int:
+    from pramana.report.resuming import format_resume_advice
     from pramana.report.sameness import render_test
 
     if as_json:
         terminal.print_json({**terminal.views_to_plain(view), "exit_code": view.exit_code})
     else:
-        click.echo(render_test(view))
+        can_resume = run.plan.pairing is not None and run.status in ("interrupted", "stopped", "cancelled")
+        click.echo(render_test(view, format_resume_advice(run) if can_resume else ""))
     return view.exit_code

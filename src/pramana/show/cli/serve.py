@@ -160,6 +160,7 @@ def _open_listening_socket(host: str, port: int) -> socket.socket:
 def _run_server(serving: "App", listening_socket: socket.socket) -> None:
     import uvicorn
 
+    from pramana.report.terminal import wrap_for_terminal
     from pramana.show.api.connection import KERNEL_BACKLOG, MAX_ACCEPTED_PER_TURN, Connection
 
     if serving.api_only:
@@ -188,7 +189,8 @@ def _run_server(serving: "App", listening_socket: socket.socket) -> None:
                     if not serving.api_only:  # as Jupyter does: the URL signs its reader in
                         url += f"/sign-in?token={serving.access.make_startup_token()}"
                         who += " (the one in this URL is valid until the server stops)"
-                click.echo(f"Pramana serves its {what}: {url}\n{who}. API at /docs. Press Ctrl-C to stop.")
+                about = wrap_for_terminal(f"{who}. API at /docs. Press Ctrl-C to stop.", on_stderr=False)
+                click.echo(f"Pramana serves its {what}: {url}\n{about}")
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:

@@ -77,16 +77,15 @@ def create(name: str, *, role: str, days: int | None, allow_private_addresses: b
         terminal.print_json(shown)
         return
     click.echo(secret)
-    click.echo(
-        f"Token {made.id} of {made.name} ({made.role}), {_describe_validity(made)}; it is not shown again.", err=True
-    )
+    shown_once = f"Token {made.id} of {made.name} ({made.role}), {_describe_validity(made)}; it is not shown again."
+    click.echo(terminal.wrap_for_terminal(shown_once), err=True)
     click.echo("Send it as: Authorization: Bearer TOKEN", err=True)
     if is_first and not allow_private_addresses:
-        click.echo(
+        note = (
             "From now on the server refuses models at private addresses, such as localhost. To allow them, use "
-            "Settings > Server in the workbench, or allowPrivateAddresses in PATCH /api/settings.",
-            err=True,
+            "Settings > Server in the workbench, or allowPrivateAddresses in PATCH /api/settings."
         )
+        click.echo(terminal.wrap_for_terminal(note), err=True)
 
 
 @token.command("list")

@@ -139,6 +139,14 @@ class SecretField:
 # ── Names, typed or suggested ──
 
 
+def add_model_field(label: str, value: str = "", on_change: parts.ChangeHandler | None = None) -> ui.input:
+    """Add a field for one model; Enter takes over what was typed and does not submit the form, which may cost money."""
+    field = parts.add_text_field(label, value, on_change)
+    # The browser submits on `keypress`; `keydown` has to go on working, as it picks a suggestion.
+    field.on("keypress.enter.prevent", js_handler="() => {}")
+    return field
+
+
 def add_suggestions(field: Any, texts: Iterable[str]) -> Callable[[Iterable[str]], None]:
     """Attach a list of suggestions to a field; return a function that replaces them."""
     found = ui.element("datalist")

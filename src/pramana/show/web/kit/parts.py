@@ -189,7 +189,8 @@ async def ask_confirmation(question: str, consequence: str, confirm_label: str) 
             add_button(confirm_label, lambda: dialog.submit("yes"), "danger")
             add_button("Cancel", lambda: dialog.submit("no"))
     answer: bool = await dialog == "yes"
-    dialog.delete()
+    if not dialog.is_deleted:  # leaving the page deletes it
+        dialog.delete()
     return answer
 
 

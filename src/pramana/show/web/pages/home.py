@@ -25,7 +25,7 @@ from pramana.report.pictures import TrendPoint, draw_rate_trend, draw_time_trend
 from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts
 from pramana.show.web.pages import welcome
 from pramana.show.web.pages.drift import sort_by_severity
-from pramana.show.web.pages.runs import LiveTable, render_pass_rates, render_status
+from pramana.show.web.pages.runs import LiveTable, render_pass_rates, render_result_count, render_status
 from pramana.show.web.pages.watch_markup import make_watch_url, render_level
 
 MAX_NEWEST_RUNS, MAX_SHOWN_WATCHES = 8, 6
@@ -76,7 +76,8 @@ class _HomePage:
     async def read_data(self) -> _HomeData:
         wanted = RunFilter(page_size=MAX_RUNS_CHECKED_FOR_PROBLEMS, outcomes=True)
         found, weights = await asyncio.gather(self._context.call(list_runs, wanted), self._context.call(list_weights))
-        names = list(dict.fromkeys(model for run in found.items for model in run.models))[:MAX_MODEL_CARDS]
+        rated = [run for run in found.items if not run.is_endpoint_test]
+        names = list(dict.fromkeys(model for run in rated for model in run.models))[:MAX_MODEL_CARDS]
         wished = (HistoryRequest(model=name, limit=MAX_RUNS_PER_MODEL) for name in names)
         pasts = await asyncio.gather(*(self._context.call(read_model_history, each) for each in wished))
         return _HomeData(found.items, weights, [past.history for past in pasts])
@@ -133,7 +134,7 @@ def _render_run_row(run: RunView) -> tuple[SafeHtml, ...]:
         tag("span", join_html((render_untrusted_text(each, 80) for each in run.models), ", ")),
         render_status(run),
         render_pass_rates(run),
-        tag("span", f"{run.stored:,} of {run.expected:,}", class_="number"),
+        render_result_count(run),
         render_time(run.created_at),
     )
 

@@ -14,7 +14,13 @@ from pramana.app.judged_runs import JudgedRunView, list_judged_runs
 from pramana.app.judging import read_judge_report, read_labelling, save_label
 from pramana.app.runs import read_progress
 from pramana.report.figures import format_interval, format_percent
-from pramana.report.judging import describe_drawn_replies, describe_verdict_changes, make_swap_advice
+from pramana.report.judging import (
+    describe_drawn_replies,
+    describe_judge_agreement,
+    describe_kappa,
+    describe_verdict_changes,
+    make_swap_advice,
+)
 from pramana.report.markup import (
     Column,
     HtmlChild,
@@ -144,18 +150,14 @@ def render_label_summary(report: JudgeReportView) -> SafeHtml:
 def render_judge(judge: JudgeView, run_id: str) -> SafeHtml:
     """Return how far one judge agrees with people, the pass rates corrected by labels, and its position bias."""
     agreement = judge.agreement
-    kappa = (
-        tag(
-            "p",
-            f"Cohen’s kappa {agreement.kappa:.2f}",
-            f" (95 % interval {agreement.kappa_interval[0]:.2f} to {agreement.kappa_interval[1]:.2f})"
-            if agreement.kappa_interval
-            else None,
-            "; 1: always agrees, 0: as by chance.",
-        )
-        if agreement.kappa is not None
-        else None
-    )
+    kappa: HtmlChild = None
+    if agreement.kappa is not None:
+        bounds = agreement.kappa_interval
+        interval = f" (95 % interval {bounds[0]:.2f} to {bounds[1]:.2f})" if bounds else None
+        kappa = tag("p", f"Cohen’s kappa {agreement.kappa:.2f}", interval, "; 1: always agrees, 0: as by chance.")
+    elif judge.labels:
+        kappa_note = describe_kappa(judge)
+        kappa = tag("p", f"{kappa_note[:1].upper()}{kappa_note[1:]}.", class_="quiet")
     own = [
         tag(
             "p",
@@ -168,7 +170,7 @@ def render_judge(judge: JudgeView, run_id: str) -> SafeHtml:
     return tag(
         "section",
         tag("h2", "Judge ", render_untrusted_text(judge.judge, 200)),
-        tag("p", render_untrusted_text(judge.calibration, 500)),
+        tag("p", render_untrusted_text(describe_judge_agreement(judge), 500)),
         kappa,
         own,
         tag(

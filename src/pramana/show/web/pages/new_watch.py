@@ -9,7 +9,12 @@ from nicegui import ui
 from pramana.analyse.instruments import INSTRUMENT_GROUPS
 from pramana.analyse.numbers import format_percent, pluralise
 from pramana.analyse.summary import KnownTotal
-from pramana.app.plans import DetectionPlanRequest, DetectionPlanView, plan_detection
+from pramana.app.plans import (
+    DEFAULT_TEXT_INSTRUMENT_COUNT,
+    DetectionPlanRequest,
+    DetectionPlanView,
+    plan_detection,
+)
 from pramana.app.scenarios import list_facets
 from pramana.app.suites import list_suites
 from pramana.app.watches import estimate_day, start
@@ -26,7 +31,14 @@ from pramana.report.markup import (
 )
 from pramana.request import RunRequest, Selection
 from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts, quote_path_part
-from pramana.show.web.kit.forms import Field, Form, SecretField, add_suggestions, add_unclamped_number_field
+from pramana.show.web.kit.forms import (
+    Field,
+    Form,
+    SecretField,
+    add_model_field,
+    add_suggestions,
+    add_unclamped_number_field,
+)
 from pramana.show.web.pages.model_suggestions import ALWAYS_SUGGESTED_MODELS, MODEL_NAMES_HINT, suggest_models
 from pramana.show.web.pages.watch_markup import GROUP_TITLES, render_instrument_calls
 from pramana.watch_request import BASELINE_DAYS, MIN_BASELINE_DAYS, AlertDestination, WatchRequest
@@ -35,7 +47,6 @@ ESTIMATE_DEBOUNCE_S = 0.5
 DETECTED_LOSS, ASSUMED_PASS_RATE = 0.1, 0.9
 DEFAULT_TEMPERATURE = RunRequest(models=()).temperature
 SCENARIOS_OPTION = "scenarios"
-_MAX_INSTRUMENTS = sum(map(len, INSTRUMENT_GROUPS.values()))
 
 
 @frame.register_page("/drift/new", "Start a watch", start)
@@ -75,7 +86,7 @@ class _WatchForm:
     def _draw_fields(self, tiers: dict[str, str]) -> None:
         chosen = "v1.0/moderate" if "v1.0/moderate" in tiers else next(iter(tiers), None)
         with parts.open_card("What is watched"):
-            self._model = parts.add_text_field("Model", self._context.query.get("model", ""), self._on_change)
+            self._model = add_model_field("Model", self._context.query.get("model", ""), self._on_change)
             suggest = add_suggestions(self._model, ALWAYS_SUGGESTED_MODELS)
             parts.add_paragraph(MODEL_NAMES_HINT, quiet=True).classes("small")
             suggest_models(self._context, suggest)
@@ -166,24 +177,24 @@ class _WatchForm:
 
     async def _update_estimate(self, change_number: int) -> None:
         """Show what a day takes; drop it if the form has changed meanwhile."""
-        chosen = [len(INSTRUMENT_GROUPS[name]) for name in self._instruments.value]
+        groups, run = tuple(self._instruments.value), self._make_run_request()
         try:
+            day = None
+            if run.models:
+                day = await self._context.call(estimate_day, WatchRequest(run=run, instruments=groups or None))
+            measured = (each.instruments for each in day) if day else (INSTRUMENT_GROUPS[name] for name in groups)
             request = DetectionPlanRequest(
                 detect=DETECTED_LOSS,
                 pass_rate=ASSUMED_PASS_RATE,
                 repeats=_to_int(self._repeats.value),
-                instruments=sum(chosen) or _MAX_INSTRUMENTS,
+                instruments=sum(map(len, measured)) or DEFAULT_TEXT_INSTRUMENT_COUNT,
                 baseline_days=_to_int(self._days.value),
-                run=self._make_run_request(),
+                run=run,
             )
             plan = await self._context.call(plan_detection, request)
             shown = render_watch_plan(plan)
-            if plan.models:
-                chosen_instruments = tuple(self._instruments.value) or None
-                day = WatchRequest(run=self._make_run_request(), instruments=chosen_instruments)
-                shown = tag(
-                    "div", shown, render_instrument_calls(await self._context.call(estimate_day, day)), class_="stack"
-                )
+            if day:
+                shown = tag("div", shown, render_instrument_calls(day), class_="stack")
         except UseCaseRefused as error:
             shown = parts.render_refusal(error)
         if change_number == self._turn and not self._estimate.is_deleted:
@@ -221,7 +232,8 @@ def render_watch_plan(plan: DetectionPlanView) -> SafeHtml:
         _render_unknown_prices(plan.unknown_prices),
         tag(
             "p",
-            f"Simulated with {format_percent(plan.pass_rate)} passed and days that differ by "
+            f"Simulated with {format_percent(plan.pass_rate)} passed, "
+            f"{pluralise(plan.watch.instruments, 'instrument')} and days that differ by "
             f"{100 * plan.watch.day_sd_points:.1f} points; the watch’s report has those of your own days.",
             class_="small quiet",
         ),

@@ -279,6 +279,8 @@ def render_status_inline(run: RunView) -> SafeHtml:
 
 def render_pass_rates(run: RunView) -> SafeHtml:
     """Return the pass rate of a run; with several models the rate of each, since rates of several are never pooled."""
+    if run.is_endpoint_test:
+        return render_link(make_url(f"/same/{run.id}"), "Test of two endpoints")
     counts = asdict(run.outcomes) if run.outcomes else {}
     if not any(counts.values()):
         return tag("span", "–", class_="quiet")
@@ -313,8 +315,14 @@ def _render_model_rates(run: RunView) -> list[SafeHtml]:
     ]
 
 
+def render_result_count(run: RunView) -> SafeHtml:
+    """Return how many results a run has, and of how many unless it is a test of two endpoints that has its answer."""
+    is_complete = run.is_endpoint_test and run.status == "finished"
+    return tag("span", f"{run.stored:,}" if is_complete else f"{run.stored:,} of {run.expected:,}", class_="number")
+
+
 def _render_progress(run: RunView) -> SafeHtml:
-    counted = tag("span", f"{run.stored:,} of {run.expected:,}", class_="number")
+    counted = render_result_count(run)
     if run.status not in ACTIVE_STATUSES:
         return counted
     return _render_stacked_cell(counted, render_meter(f"Results of {run.id}", round(100 * run.progress)))

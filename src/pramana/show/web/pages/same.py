@@ -24,7 +24,7 @@ from pramana.report.markup import (
 from pramana.request import Limits
 from pramana.sameness import SamenessRequest
 from pramana.show.web.kit import PageContext, frame, make_url, parts
-from pramana.show.web.kit.forms import Field, Form, add_suggestions, add_unclamped_number_field
+from pramana.show.web.kit.forms import Field, Form, add_model_field, add_suggestions, add_unclamped_number_field
 from pramana.show.web.pages.model_suggestions import ALWAYS_SUGGESTED_MODELS, MODEL_NAMES_HINT, suggest_models
 from pramana.show.web.pages.run_controls import ask_limits_and_resume, find_reached_limit
 from pramana.show.web.pages.runs import SIGNS_BY_STATUS
@@ -92,8 +92,8 @@ class _SameForm:
         tiers = {f"{version}/{tier}": f"{version}, {tier}" for version, suite in suites.items() for tier in suite.tiers}
         with Form(self._start) as self._form:
             with parts.open_box("fields"):
-                self._first = parts.add_text_field("First model", query.get("first", ""))
-                self._second = parts.add_text_field("Second model", query.get("second", ""))
+                self._first = add_model_field("First model", query.get("first", ""))
+                self._second = add_model_field("Second model", query.get("second", ""))
             suggest = [add_suggestions(each, ALWAYS_SUGGESTED_MODELS) for each in (self._first, self._second)]
             parts.add_paragraph(MODEL_NAMES_HINT, quiet=True).classes("small")
             suggest_models(self._context, *suggest)

@@ -19,7 +19,7 @@ from pramana.report.markup import (
     tag,
 )
 from pramana.report.prose import render_plain_prose
-from pramana.report.sameness import format_odds, make_power_sentence
+from pramana.report.sameness import explain_low_odds, format_odds, make_power_sentence
 from pramana.report.word_diff import mark_word_changes
 
 SIGNS_BY_DECISION = {
@@ -80,7 +80,7 @@ def render_evidence(view: SameView) -> SafeHtml:
     tiles: list[tuple[HtmlChild, HtmlChild, HtmlChild]] = [
         ("Calls", f"{view.calls:,}", failed or (f"of at most {view.max_calls:,}" if view.max_calls else "")),
         ("Pairs", f"{view.pairs:,}", f"{view.dropped:,} left out because a call failed" if view.dropped else ""),
-        ("Odds against chance", format_odds(view.odds), "1,000 to 1 is proof"),
+        ("Odds against chance", format_odds(view.odds), "the highest reached; 1,000 to 1 is proof"),
         ("Cost", format_cost(KnownTotal(view.cost_usd, int(view.is_cost_unknown))), ""),
         ("Tokens", f"{view.input_tokens + view.output_tokens:,}", f"{view.output_tokens:,} of them output"),
     ]
@@ -98,7 +98,8 @@ def render_evidence(view: SameView) -> SafeHtml:
         tag(
             "p",
             "The odds may be looked at after every pair; over 1,000 to 1 together proves a difference. ",
-            "Latency is tested on its own: two hosts of one model differ in speed.",
+            "Latency is tested on its own: two hosts of one model differ in speed. ",
+            explain_low_odds(view),
             class_="quiet small below",
         ),
     )
