@@ -76,15 +76,16 @@ def help_lines() -> Iterator[Drawn]:
 
 
 def doc_sentences() -> Iterator[Drawn]:
-    """Yield the sentences of the docs and the README, without code, tables and headings."""
+    """Yield the sentences of the docs and the README, without code, tables, headings and fragments."""
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         if page.name in GENERATED:
             continue
         text = re.sub(r"^(```|:::|~~~).*?^(```|:::|~~~)\s*$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-        for paragraph in re.split(r"\n\s*\n", text):
+        for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.)\s)", text):
             if not paragraph.lstrip().startswith(("#", "|", "<", ">", "!", "---", "(")):
-                for sentence in split_sentences(re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "", paragraph, flags=re.MULTILINE)):
-                    yield Drawn(sentence, page.name)
+                for sentence in split_sentences(re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "", paragraph)):
+                    if sentence.endswith((".", "!", "?", ":")):
+                        yield Drawn(sentence, page.name)
 
 
 def messages() -> Iterator[Drawn]:
