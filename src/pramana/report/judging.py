@@ -94,7 +94,7 @@ def _format_judge(judge: JudgeView) -> Iterator[str]:
         yield _format_row("  judge no", counts.judge_no_people_yes, counts.judge_no_people_no)
     if judge.categories and judge.labels:
         yield ""
-        yield "  agreement by category"
+        yield "  agreement by category (95 % interval)"
         for each in judge.categories:
             yield f"    {pad_to_width(each.category or '', NAME_COLUMNS)} {_describe_agreement(each)}"
     yield ""
@@ -169,9 +169,7 @@ def _describe_agreement(agreement: AgreementView) -> str:
     labels = pluralise(agreement.labels, "label")
     if agreement.accuracy is None or agreement.accuracy_interval is None:
         return f"{labels}, too few"
-    return (
-        f"{format_percent(agreement.accuracy)} (95 % interval {format_interval(agreement.accuracy_interval)}, {labels})"
-    )
+    return f"{format_percent(agreement.accuracy)} ({format_interval(agreement.accuracy_interval)}, {labels})"
 
 
 def _format_rate(rate: CorrectedRateView) -> Iterator[str]:
