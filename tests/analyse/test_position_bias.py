@@ -177,3 +177,53 @@ def test_the_place_of_the_criterion_has_a_sentence_of_its_own() -> None:
         "The place of the criterion matters: compared with the same prompt, the criterion after the reply moved 10 "
         "verdicts to NO and 0 to YES (p = 0.0039)."
     )
+
+
+# ── Looking again ──
+
+
+def measure_while_adding(seed: int, *, is_first_draw_kept: bool) -> bool:
+    """Return whether a noisy judge without a bias is called biased at any look after 100, 200, … 1,000 replies."""
+    rng = random.Random(seed)
+    verdicts: list[RepeatedVerdict] = []
+    for _ in range(10):
+        for _ in range(100):
+            earlier, usual, swapped = (rng.random() < 0.9 for _ in range(3))
+            first = not is_first_draw_kept or len(verdicts) < 100
+            orders: dict[PromptOrder, bool] = {"usual": usual, "answers-swapped": swapped}
+            verdicts.append(RepeatedVerdict(str(len(verdicts)), earlier, orders, first))
+        (effect,) = measure_position_bias(verdicts).effects
+        if not describe_effect(effect).startswith(NOTHING):
+            return True
+    return False
+
+
+def test_adding_replies_until_the_result_is_clear_finds_no_bias_in_a_noisy_judge() -> None:
+    kept = sum(measure_while_adding(seed, is_first_draw_kept=True) for seed in range(200)) / 200
+    tested_anew = sum(measure_while_adding(seed, is_first_draw_kept=False) for seed in range(200)) / 200
+    assert kept <= 0.05
+    assert tested_anew > 0.08, "without a fixed first draw, one noisy judge in nine is called biased"
+
+
+def test_replies_that_were_drawn_later_count_in_the_shares_and_not_in_the_tests() -> None:
+    orders: dict[PromptOrder, bool] = {"usual": True, "answers-swapped": False}
+    first = [RepeatedVerdict(str(at), YES, {"usual": True, "answers-swapped": True}) for at in range(20)]
+    later = [RepeatedVerdict(f"later {at}", YES, orders, is_of_first_draw=False) for at in range(30)]
+    (effect,) = measure_position_bias([*first, *later], 20).effects
+    assert (effect.changes.changed_count, effect.changes.reply_count) == (30, 50)
+    assert (effect.moved_to_no, effect.reply_count, effect.direction_p_value) == (0, 20, 1.0)
+    assert describe_effect(effect, 30).endswith("Only the first draw of 20 replies is tested; 30 came later.")
+
+
+def test_a_first_draw_is_not_tested_before_nine_in_ten_of_its_replies_are_judged() -> None:
+    orders: dict[PromptOrder, bool] = {"usual": True, "answers-swapped": False}
+    verdicts = [RepeatedVerdict(str(at), YES, orders) for at in range(90)]
+    (early,) = measure_position_bias(verdicts[:89], 100).effects
+    assert (early.is_tested, early.adjusted_direction_p_value, early.has_direction) == (False, 1.0, False)
+    assert describe_effect(early) == "Not tested yet: of 100 replies drawn first, 89 have both verdicts."
+    (ready,) = measure_position_bias(verdicts, 100).effects
+    assert describe_effect(ready).startswith(FIRST)
+
+
+def test_a_judge_that_prefers_the_first_answer_in_15_of_100_replies_is_found_more_often_than_not() -> None:
+    assert count_findings([simulate_judge(seed, first=0.15) for seed in range(60)], FIRST) >= 36

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from pramana.app.rejudging_jobs import MAX_CONCURRENT_JOBS, RejudgingJobs
+from pramana.app.rejudging_jobs import MAX_CONCURRENT_JOBS, RejudgingEnd, RejudgingJobs
 from pramana.bench import Progress, ProgressCallback
 from pramana.errors import BudgetSpent, InvalidInput, StateConflict
 from pramana.run.engine import Stop
@@ -20,21 +20,21 @@ class Judges:
     def __init__(self) -> None:
         self.started, self.stored = threading.Event(), False
 
-    async def ask(self, on_progress: ProgressCallback, stop: Stop) -> int:
+    async def ask(self, on_progress: ProgressCallback, stop: Stop) -> RejudgingEnd:
         budget = SimpleNamespace(cost_usd=0.5)
         on_progress(cast("Progress", SimpleNamespace(stored_count=1, budget=budget)))
         self.started.set()
         try:
             while not stop:
                 await stop.sleep(60)
-            return 0
+            return RejudgingEnd()
         finally:
             self.stored = True
 
 
 def end_with(jobs: RejudgingJobs, run_id: str, work: Callable[[ProgressCallback, Stop], object]) -> None:
-    async def run(on_progress: ProgressCallback, stop: Stop) -> int:
-        return cast("int", work(on_progress, stop))
+    async def run(on_progress: ProgressCallback, stop: Stop) -> RejudgingEnd:
+        return cast("RejudgingEnd", work(on_progress, stop))
 
     jobs.start(run_id, 3, run)
     wait_for_end(run_id)
@@ -62,10 +62,11 @@ def test_a_job_shows_its_progress_and_one_of_the_same_run_is_refused_until_it_is
     assert stopped
     assert (stopped.status, stopped.answered, stopped.problem) == ("stopped", 1, "stopped by a user")
     assert judges.stored
-    end_with(jobs, "r1", lambda _, stop: 2)
+    end_with(jobs, "r1", lambda _, stop: RejudgingEnd((("no answer", 2),), 1))
     ended = jobs.status("r1")
     assert ended
-    assert (ended.status, ended.unanswered, ended.problem) == ("finished", 2, None)
+    assert (ended.status, ended.unanswered, ended.unreadable) == ("finished", 2, 1)
+    assert ended.problem == "2 × no answer"
 
 
 def test_an_error_is_shown_and_a_cost_limit_stops_without_being_one(caplog: pytest.LogCaptureFixture) -> None:
@@ -104,10 +105,10 @@ def test_requests_that_do_not_end_are_dropped_some_seconds_after_the_stop(monkey
     monkeypatch.setattr("pramana.app.rejudging_jobs.CANCEL_GRACE_S", 0.01)
     jobs, started = RejudgingJobs(), threading.Event()
 
-    async def hang(_: ProgressCallback, __: Stop) -> int:
+    async def hang(_: ProgressCallback, __: Stop) -> RejudgingEnd:
         started.set()
         await asyncio.Event().wait()
-        return 0
+        return RejudgingEnd()
 
     jobs.start("r1", 3, hang)
     assert started.wait(10)

@@ -15,6 +15,7 @@ import pramana as library
 from pramana.analyse.position_bias import RepeatedVerdict
 from pramana.app.position_bias import list_repeated_verdicts
 from pramana.app.rejudging import RejudgeRequest, plan_rejudging, rejudge
+from pramana.app.rejudging_jobs import RejudgingEnd
 from pramana.errors import InvalidInput
 from pramana.providers.accounts import PassedFunctions
 from pramana.request import Limits
@@ -134,10 +135,11 @@ def test_a_judge_that_prefers_the_first_answer_is_found_and_reported_everywhere(
     assert effect["finding"].startswith("The judge prefers the answer that is named first: compared with the same pro")
 
     text = " ".join(invoke("judge", "report", run).split())
-    assert "Asked again with the same prompt, 0 of 100 verdicts changed: 0 % (0.0–3.6 %)." in text
+    assert "Asked again with the same prompt, 0 of 100 verdicts changed: 0 % (95 % interval 0.0–3.6 %)." in text
     moved = effect["changes"]["to_no"]
     assert (
-        f"With the answers swapped, {moved} of 100 verdicts changed, 0 to YES and {moved} to NO: {moved}.0 % (" in text
+        f"With the answers swapped, {moved} of 100 verdicts changed, 0 to YES and {moved} to NO: {moved}.0 % (95 % interval "
+        in text
     )
     assert f" %). {effect['finding']}" in text
     (reported,) = json.loads(invoke("judge", "report", run, "--json"))["judges"]
@@ -272,7 +274,7 @@ def test_a_judge_function_of_this_program_can_be_swapped() -> None:
         with pytest.raises(InvalidInput, match="it exists only in the program that started the run"):
             asyncio.run(rejudge(store, report.run, plan, Limits()))
         reach = ProviderAccess(passed_functions=PassedFunctions({path: judge}))
-        assert asyncio.run(rejudge(store, report.run, plan, Limits(), reach=reach)) == 0
+        assert asyncio.run(rejudge(store, report.run, plan, Limits(), reach=reach)) == RejudgingEnd()
         verdicts = list_repeated_verdicts(store.rejudgements.list_of_run(report.run))
     assert [each.passed_by_order for each in verdicts] == [{"usual": True, "answers-swapped": False}] * 8
     assert sum(each.endswith("NO or YES.") for each in seen) == 8
@@ -317,7 +319,7 @@ def test_each_criterion_of_a_script_is_judged_again_by_itself(tmp_path: Path) ->
     with closing(open_store(home_store())) as store:
         plan = plan_rejudging(store, report.run, RejudgeRequest())
         reach = ProviderAccess(passed_functions=PassedFunctions({path: judge}))
-        assert asyncio.run(rejudge(store, report.run, plan, Limits(), reach=reach)) == 0
+        assert asyncio.run(rejudge(store, report.run, plan, Limits(), reach=reach)) == RejudgingEnd()
         made = [each for each in store.rejudgements.list_of_run(report.run) if each.prompt_order == "usual"]
     assert {each.criterion: (each.earlier_passed, each.check.outcome.value) for each in made} == {
         "llm_judge:1": (False, "failed"),
@@ -352,7 +354,7 @@ def test_a_judge_behind_an_api_gets_each_prompt_anew_although_the_run_used_the_c
             with closing(open_store(home_store())) as store:
                 plan = plan_rejudging(store, report.run, RejudgeRequest())
                 assert plan.estimated_cost_usd is None, "cached verdicts cost nothing, new ones may"
-                assert await rejudge(store, report.run, plan, Limits()) == 0
+                assert await rejudge(store, report.run, plan, Limits()) == RejudgingEnd()
                 return list_repeated_verdicts(store.rejudgements.list_of_run(report.run))
 
     verdicts = asyncio.run(measure())
@@ -408,3 +410,121 @@ def test_runs_without_usable_verdicts_are_refused_with_what_to_do() -> None:
             plan_rejudging(store, replace(old, status="running"), RejudgeRequest())
     with pytest.raises(library.PramanaError):
         swap("no-such-run")
+
+
+# ── Looking again, failures, and two at once ──
+
+
+def test_only_the_first_draw_is_tested_also_after_an_interruption_and_with_a_larger_count(suite: Path) -> None:
+    run = run_suite(suite, "python:swap_judges:prefers_first")
+    with closing(open_store(home_store())) as store:
+        found = store.runs.read(run)
+        plan = plan_rejudging(store, found, RejudgeRequest(count=40))
+        half = replace(plan, questions=plan.questions[:30])
+        asyncio.run(rejudge(store, found, half, Limits()))
+    (early,) = json.loads(invoke("judge", "report", run, "--json"))["judges"][0]["position_bias"]["effects"]
+    assert early["finding"] == "Not tested yet: of 40 replies drawn first, 15 have both verdicts."
+    assert early["adjusted_direction_p_value"] == 1.0
+    (larger,) = swap(run, "--count", "200")["judges"][0]["effects"]
+    assert (larger["replies"], larger["first_draw"], larger["added"], larger["changes"]["replies"]) == (
+        40,
+        40,
+        160,
+        200,
+    )
+    assert larger["finding"].endswith("Only the first draw of 40 replies is tested; 160 came later.")
+    (same,) = swap(run, "--count", "40")["judges"][0]["effects"]
+    assert same == larger
+
+
+def test_a_verdict_is_compared_with_the_one_that_is_current_after_a_rescoring(suite: Path) -> None:
+    name = "python:swap_judges:moody"
+    module = suite.parent / "swap_judges.py"
+    module.write_text(f"{JUDGES}\n\nmood = [True]\n\ndef moody(prompt):\n    return mood[0]\n", encoding="utf-8")
+    run = run_suite(write_suite(suite.parent, 6), name)
+    __import__("swap_judges").mood[0] = False
+    assert swap(run)["judges"][0]["repetition"]["changed"] == 6
+    invoke("rescore", run, "--judge", name, "--quiet")
+    (judge,) = json.loads(invoke("judge", "report", run, "--json"))["judges"]
+    assert (judge["position_bias"]["repetition"]["changed"], judge["position_bias"]["earlier_no"]) == (0, 6)
+    (first,) = json.loads(invoke("judge", "report", f"{run}@0", "--json"))["judges"]
+    assert first["position_bias"]["repetition"]["changed"] == 6
+
+
+def test_failed_requests_say_why_and_how_often(suite: Path) -> None:
+    run = run_suite(write_suite(suite.parent, 3), "python:swap_judges:costs")
+    __import__("swap_judges").fails_from[0] = 0
+    result = CliRunner().invoke(pramana, ["judge", "swap", run, "--quiet"], standalone_mode=False)
+    assert result.return_value == 3
+    said = " ".join(result.output.split())
+    assert "6 requests failed; run the command again to repeat them: 6 × the request to the judge" in said
+    assert "RuntimeError: out of order" in said
+    assert swap(run, code=3)["failures"][0]["count"] == 6
+
+
+def test_unreadable_answers_are_counted_are_inconclusive_and_can_be_asked_for_again(suite: Path) -> None:
+    module = suite.parent / "swap_judges.py"
+    module.write_text(
+        f"{JUDGES}\n\nsaid = ['YES']\n\ndef mumbles(prompt):\n    prompts.append(prompt)\n    return said[0]\n",
+        encoding="utf-8",
+    )
+    run = run_suite(write_suite(suite.parent, 3), "python:swap_judges:mumbles")
+    judges: Any = __import__("swap_judges")
+    judges.said[0] = "who knows"
+    assert swap(run, code=4)["unreadable"] == 6
+    result = CliRunner().invoke(pramana, ["judge", "swap", run], standalone_mode=False)
+    assert result.return_value == 4
+    said = " ".join(result.output.split())
+    assert "6 answers stored already, 6 of them unreadable. Nothing to ask." in said
+    assert f"6 answers without a readable verdict; to ask again: pramana judge swap {run} --again" in said
+    judges.said[0] = "YES"
+    (judge,) = swap(run, "--again")["judges"]
+    assert (judge["unreadable"], judge["repetition"]["replies"], judge["effects"][0]["replies"]) == (0, 3, 3)
+    count = len(judges.prompts)
+    swap(run, "--again")
+    assert len(judges.prompts) == count, "readable answers are not asked for again"
+
+
+def test_a_second_process_is_refused_while_one_asks_and_asks_nothing_that_was_stored_meanwhile(suite: Path) -> None:
+    run_id = run_suite(write_suite(suite.parent, 4), "python:swap_judges:costs")
+    module: Any = __import__("swap_judges")
+    with closing(open_store(home_store())) as store:
+        run = store.runs.read(run_id)
+        early = plan_rejudging(store, run, RejudgeRequest())
+        assert store.queue.claim_ended(run_id, "process 7 on desk [another machine 1]")
+        with pytest.raises(library.PramanaError, match="process 7 on desk is asking the judges of run") as refused:
+            swap(run_id)
+        assert refused.value.exit_code == 3
+        assert len(module.prompts) == 4
+        store.queue.release(run_id, "process 7 on desk [another machine 1]")
+        assert store.queue.claim_ended(run_id, "process 7 on desk [another machine 1]", lease_s=-1), "it died"
+        swap(run_id)
+        assert len(module.prompts) == 12
+        asyncio.run(rejudge(store, run, early, Limits()))
+        assert len(module.prompts) == 12, "the plan was made before the other process had asked"
+        after = store.runs.read(run_id)
+    assert (after.status, after.holder) == ("finished", None)
+
+
+def test_no_call_starts_after_a_signal_and_a_hanging_judge_ends_at_its_timeout(
+    suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import signal
+    import threading
+
+    run = run_suite(write_suite(suite.parent, 20), "python:swap_judges:costs")
+    module: Any = __import__("swap_judges")
+    released, started = threading.Event(), []
+
+    def hang(prompt: str) -> None:
+        started.append(prompt)
+        if len(started) == 4:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        released.wait(20)
+
+    monkeypatch.setattr(module, "costs", hang)
+    try:
+        swap(run, "--timeout", "0.3", "--concurrency", "32", code=130)
+    finally:
+        released.set()
+    assert len(started) < 20, "those that waited for a place were not sent after the signal"

@@ -76,6 +76,10 @@ def test_replies_can_be_labelled_in_a_spreadsheet(run_id: str, tmp_path: Path) -
         ("task,label\nnothing,yes\n", "expected the name of a reply such as 12.llm_judge"),
         ("task,label\n1.llm_judge,yes\n77.llm_judge,yes\n", "has no result 77"),
         ("\xff\xfe", "is not a CSV file in UTF-8"),
+        ("task,label\n1.llm_judge,yes\n1.llm_judge,no\n", "labelled no here and yes in line 2; keep one of them"),
+        ('task,label\n1.llm_judge,"yes\n2.llm_judge,no\n', "from line 2 on: a quote is opened and not closed"),
+        ("task,label\n1.llm_judge\n2.llm_judge,\n", "none of its 2 rows has a label"),
+        ("task,label,label\n1.llm_judge,yes,no\n", "there are several columns label"),
     ],
 )
 def test_a_broken_file_stores_no_label(run_id: str, tmp_path: Path, text: str, message: str) -> None:
@@ -84,3 +88,21 @@ def test_a_broken_file_stores_no_label(run_id: str, tmp_path: Path, text: str, m
     result = CliRunner().invoke(pramana, ["judge", "label", run_id, "--import", str(file)], standalone_mode=False)
     assert message in str(result.exception)
     assert read_scoring_labels() == []
+
+
+def test_a_reply_longer_than_the_limit_of_the_csv_reader_is_read(run_id: str, tmp_path: Path) -> None:
+    file = tmp_path / "long.csv"
+    file.write_text(f'task,reply,label\n1.llm_judge,"{"long " * 40_000}",yes\n2.llm_judge,"",\n', encoding="utf-8")
+    limit = csv.field_size_limit()
+    assert "1 label stored. 1 row without a label." in invoke("label", run_id, "--import", file, "--rater", "bob")
+    assert read_scoring_labels() == [("bob", "yes")]
+    assert csv.field_size_limit() == limit
+
+
+def test_the_same_label_twice_is_no_contradiction(run_id: str, tmp_path: Path) -> None:
+    file = tmp_path / "twice.csv"
+    file.write_text(
+        "task,label,rater\n1.llm_judge,yes,ann\n1.llm_judge,yes,ann\n1.llm_judge,no,bob\n", encoding="utf-8"
+    )
+    invoke("label", run_id, "--import", file)
+    assert read_scoring_labels() == [("ann", "yes"), ("bob", "no")]

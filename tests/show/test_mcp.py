@@ -83,7 +83,8 @@ SLOW = {"paths": ["many.jsonl"], "models": ["fake:latency=0.02,echo"], "limits":
 
 
 def make_environment() -> dict[str, str]:
-    return {name: os.environ[name] for name in ("PATH", "PRAMANA_HOME")}  # noqa: TID251 - what a client would pass on
+    names = ("PATH", "PRAMANA_HOME", "PYTHONPATH")  # with the path of this tree, if it is not the installed one
+    return {name: os.environ[name] for name in names if name in os.environ}  # noqa: TID251 - what a client passes on
 
 
 def server_parameters(folder: Path, *arguments: str) -> StdioServerParameters:

@@ -3,7 +3,10 @@
 A judge that is asked twice contradicts itself now and then, whatever the order of its prompt. So verdicts of rearranged
 prompts are compared with those of the same prompt asked again, not with the earlier verdicts: half of the replies were
 drawn because the judge had failed them, and by chance alone more of these verdicts turn to YES than others to NO. The
-tests are McNemar's, over cases where a case has several replies. Nothing here reads a store.
+tests are McNemar's, over cases where a case has several replies.
+
+Only the first draw is tested, and only once it is complete: whoever adds replies until a test says "biased" finds a
+bias in every noisy judge. Replies that are drawn later make the shares more precise. Nothing here reads a store.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +20,8 @@ from pramana.analyse.numbers import pluralise
 from pramana.model import PromptOrder
 
 SIGNIFICANCE_LEVEL = 0.05
+MIN_COMPLETE_SHARE = 0.9
+"""Share of the first draw that must be judged before it is tested; a request that always fails must not prevent it."""
 REARRANGED_ORDERS: tuple[PromptOrder, ...] = ("answers-swapped", "criterion-last")
 
 
@@ -28,6 +33,7 @@ class RepeatedVerdict(NamedTuple):
     """The verdict that was asked for again."""
     passed_by_order: Mapping[PromptOrder, bool]
     """The new verdicts, by order of the prompt; `usual` for the same prompt."""
+    is_of_first_draw: bool = True
 
 
 class VerdictChanges(Struct, frozen=True):
@@ -52,11 +58,14 @@ class VerdictChanges(Struct, frozen=True):
 
 
 class OrderEffect(Struct, frozen=True):
-    """What a rearranged prompt changes, compared with the same prompt asked again, on replies with both verdicts."""
+    """What a rearranged prompt changes, compared with the same prompt asked again, on the replies of the first draw."""
 
     changes: VerdictChanges
+    """Of all replies, whenever they were drawn."""
     reply_count: int
-    """Replies with both verdicts."""
+    """Replies of the first draw with both verdicts."""
+    first_draw_count: int
+    """Replies of the first draw, with or without verdicts."""
     moved_to_yes: int
     """Replies with NO by the same prompt, and YES by the rearranged one."""
     moved_to_no: int
@@ -70,6 +79,11 @@ class OrderEffect(Struct, frozen=True):
     adjusted_direction_p_value: float
     """Adjusted because this order has two tests (Holm), as is the next one."""
     adjusted_change_p_value: float
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether the first draw is complete; until then, every p-value is 1."""
+        return is_draw_complete(self.reply_count, self.first_draw_count)
 
     @property
     def has_direction(self) -> bool:
@@ -94,8 +108,19 @@ class PositionBias(Struct, frozen=True):
     effects: tuple[OrderEffect, ...]
 
 
-def measure_position_bias(verdicts: Sequence[RepeatedVerdict]) -> PositionBias:
+def is_draw_complete(judged_count: int, drawn_count: int) -> bool:
+    """Return whether enough of the drawn replies are judged to test them.
+
+    >>> is_draw_complete(90, 100), is_draw_complete(89, 100)
+    (True, False)
+    """
+    return judged_count >= MIN_COMPLETE_SHARE * drawn_count
+
+
+def measure_position_bias(verdicts: Sequence[RepeatedVerdict], first_draw_count: int = 0) -> PositionBias:
     """Return how far the verdicts of a judge depend on the order of its prompt.
+
+    `first_draw_count` is the number of replies of the first draw, if some of them may not be judged yet.
 
     >>> orders = {"usual": True, "answers-swapped": False}
     >>> bias = measure_position_bias([RepeatedVerdict(str(case), True, orders) for case in range(8)])
@@ -105,7 +130,7 @@ def measure_position_bias(verdicts: Sequence[RepeatedVerdict]) -> PositionBias:
     'The judge prefers the answer that is named first'
     """
     effects = [
-        _measure_effect(verdicts, order)
+        _measure_effect(verdicts, order, first_draw_count)
         for order in REARRANGED_ORDERS
         if any(order in each.passed_by_order for each in verdicts)
     ]
@@ -132,8 +157,9 @@ def _count_changes(verdicts: Iterable[RepeatedVerdict], order: PromptOrder) -> V
     )
 
 
-def _measure_effect(verdicts: Sequence[RepeatedVerdict], order: PromptOrder) -> OrderEffect:
-    both = [each for each in verdicts if "usual" in each.passed_by_order and order in each.passed_by_order]
+def _measure_effect(verdicts: Sequence[RepeatedVerdict], order: PromptOrder, first_draw_count: int) -> OrderEffect:
+    first = [each for each in verdicts if each.is_of_first_draw]
+    both = [each for each in first if "usual" in each.passed_by_order and order in each.passed_by_order]
     moved_to: dict[bool, int] = {True: 0, False: 0}
     changed_only: dict[PromptOrder, int] = {"usual": 0, order: 0}
     direction_by_case: dict[str, int] = {}
@@ -147,11 +173,14 @@ def _measure_effect(verdicts: Sequence[RepeatedVerdict], order: PromptOrder) -> 
         changed_only[order if is_change else "usual"] += 1
         direction_by_case[each.case] = direction_by_case.get(each.case, 0) + (1 if here else -1)
         change_by_case[each.case] = change_by_case.get(each.case, 0) + (1 if is_change else -1)
-    direction = sign_flip_p_value(list(direction_by_case.values()))
-    change = sign_flip_p_value(list(change_by_case.values()))
+    direction = change = 1.0
+    if is_draw_complete(len(both), first_draw_count):
+        direction = sign_flip_p_value(list(direction_by_case.values()))
+        change = sign_flip_p_value(list(change_by_case.values()))
     return OrderEffect(
         _count_changes(verdicts, order),
         len(both),
+        max(first_draw_count, len(both)),
         moved_to[True],
         moved_to[False],
         direction,
@@ -165,8 +194,23 @@ def _measure_effect(verdicts: Sequence[RepeatedVerdict], order: PromptOrder) -> 
 # ── In words ──
 
 
-def describe_effect(effect: OrderEffect) -> str:
-    """Return what a rearranged prompt does to the verdicts of a judge, in one sentence."""
+def describe_effect(effect: OrderEffect, added_count: int = 0) -> str:
+    """Return what a rearranged prompt does to the verdicts of a judge, and how many added replies are not tested."""
+    if not effect.is_tested:
+        return (
+            f"Not tested yet: of {_format_reply_count(effect.first_draw_count)} drawn first, {effect.reply_count:,} "
+            "have both verdicts."
+        )
+    drawn = _format_reply_count(effect.first_draw_count)
+    later = f" Only the first draw of {drawn} is tested; {added_count:,} came later." if added_count else ""
+    return f"{_describe_tested_effect(effect)}{later}"
+
+
+def _format_reply_count(count: int) -> str:
+    return f"{count:,} {'reply' if count == 1 else 'replies'}"
+
+
+def _describe_tested_effect(effect: OrderEffect) -> str:
     moves = (
         f"moved {pluralise(effect.moved_to_no, 'verdict')} to NO and {effect.moved_to_yes:,} to YES"
         if effect.moved_to_no >= effect.moved_to_yes

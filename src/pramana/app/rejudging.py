@@ -7,7 +7,8 @@ server asks them in the background.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, NamedTuple
 
@@ -17,12 +18,14 @@ from msgspec.structs import replace
 from pramana import settings
 from pramana.analyse.judgements import JUDGE, RUBRIC
 from pramana.analyse.labelling import JudgedReply, draw_replies, list_verdicts, make_task_name, name_criteria
+from pramana.analyse.pairing import SCORED
 from pramana.app import App, User, use_case
+from pramana.app.position_bias import FIRST_DRAW, read_first_draw
 from pramana.app.providers import make_server_reach
-from pramana.app.rejudging_jobs import RejudgingJobView
+from pramana.app.rejudging_jobs import RejudgingEnd, RejudgingJobView
 from pramana.app.views import View
 from pramana.bench import Progress, ProgressCallback
-from pramana.errors import InvalidInput, StateConflict
+from pramana.errors import AlreadyRunning, InvalidInput, StateConflict
 from pramana.model import Check, Outcome, Plan, PromptOrder, Result, Run, Target
 from pramana.plan_scoring import make_judges, refuse_unknown_prices
 from pramana.planning import resolve_model, with_registered_providers
@@ -36,6 +39,7 @@ from pramana.score.panel import PANEL_SEPARATOR
 from pramana.score.scoring import ReplyChecker
 from pramana.score.similarity import SimilarityScorer
 from pramana.store.engine import split_into_chunks
+from pramana.store.queue import format_holder, make_process_name
 from pramana.store.rejudgements import Rejudgement
 from pramana.store.store import Store
 
@@ -54,6 +58,9 @@ class RejudgeRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     criterion_last: Annotated[
         bool, Meta(description="Whether to judge once more with the criterion after the reply")
     ] = False
+    again: Annotated[
+        bool, Meta(description="Whether to ask again where the judge's answer had no readable verdict")
+    ] = False
 
     @property
     def orders(self) -> tuple[PromptOrder, ...]:
@@ -67,6 +74,14 @@ class _Question(Struct, frozen=True):
     reply: JudgedReply
     earlier: Check
     order: PromptOrder
+    first_draw: Mapping[str, Any]
+    """The first draw of replies of these judges, and whether the reply belongs to it."""
+
+    @property
+    def key(self) -> tuple[int, str, str, str, PromptOrder]:
+        """What tells its verdict apart from others of the run."""
+        judges = PANEL_SEPARATOR.join(self.judges)
+        return self.reply.seq, self.reply.criterion, judges, self.earlier.version, self.order
 
     @property
     def judges(self) -> tuple[str, ...]:
@@ -82,7 +97,11 @@ class RejudgingPlan(Struct, frozen=True):
     drawn_count: int
     judged_count: int
     stored_count: int
-    """Verdicts of the drawn replies that are stored already."""
+    """Answers about the drawn replies that are stored already."""
+    unreadable_count: int = 0
+    """Of these, the answers without a readable verdict."""
+    is_again: bool = False
+    """Whether unreadable answers are asked for again."""
 
     @property
     def judges(self) -> tuple[str, ...]:
@@ -112,7 +131,8 @@ class RejudgingView(View, frozen=True, kw_only=True):
     judges: tuple[str, ...]
     judged: Annotated[int, Meta(description="Verdicts of judges that may be drawn")]
     drawn: int
-    stored: Annotated[int, Meta(description="Verdicts that are stored already and are not asked for again")]
+    stored: Annotated[int, Meta(description="Answers that are stored already and are not asked for again")]
+    unreadable: Annotated[int, Meta(description="Of these, the answers without a readable verdict")]
     calls: int
     estimated_cost_usd: Annotated[float | None, Meta(description="Null if it is not known")]
     job: Annotated[
@@ -129,6 +149,7 @@ def rejudging_view(run: Run, rejudging: RejudgingPlan, job: RejudgingJobView | N
         judged=rejudging.judged_count,
         drawn=rejudging.drawn_count,
         stored=rejudging.stored_count,
+        unreadable=rejudging.unreadable_count,
         calls=rejudging.call_count,
         estimated_cost_usd=rejudging.estimated_cost_usd,
         job=job,
@@ -143,26 +164,48 @@ def plan_rejudging(store: Store, run: Run, request: RejudgeRequest) -> Rejudging
     judged = dict(_iterate_verdicts(store, run))
     if not judged:
         raise InvalidInput(NOTHING_TO_REJUDGE)
-    drawn = draw_replies([reply for reply, _ in judged.values()], request.count, run.id)
-    known = {
-        (each.seq, each.criterion, each.judge, each.earlier_version, each.prompt_order)
-        for each in store.rejudgements.list_of_run(run)
-        if each.check.version in list_judge_versions(each.prompt_order)
-    }
-    questions = [_Question(each, judged[each.task][1], order) for each in drawn for order in request.orders]
-    missing = tuple(
-        each
-        for each in questions
-        if (
-            each.reply.seq,
-            each.reply.criterion,
-            PANEL_SEPARATOR.join(each.judges),
-            each.earlier.version,
-            each.order,
-        )
-        not in known
-    )
-    return RejudgingPlan(missing, len(drawn), len(judged), len(questions) - len(missing))
+    replies = [reply for reply, _ in judged.values()]
+    drawn = draw_replies(replies, request.count, run.id)
+    stored = _list_current_rejudgements(store, run)
+    first_draws = _find_first_draws(stored, request.count)
+    sizes = {request.count, *first_draws.values()}
+    members = {count: {each.task for each in draw_replies(replies, count, run.id)} for count in sizes}
+    of_judge = Counter((count, judged[task][0].source) for count in members for task in members[count])
+    questions = []
+    for each in drawn:
+        earlier = judged[each.task][1]
+        count = first_draws[PANEL_SEPARATOR.join(_list_judges(earlier)), earlier.version]
+        first_draw = {
+            "count": count, "of_judge": of_judge[count, each.source], "member": each.task in members[count],
+        }  # fmt: skip
+        questions += [_Question(each, earlier, order, first_draw) for order in request.orders]
+    known = _list_stored_keys(stored, again=request.again)
+    missing = tuple(each for each in questions if each.key not in known)
+    wanted = {each.key for each in questions} & known
+    unreadable = sum(each.key in wanted and each.check.outcome not in SCORED for each in stored)
+    return RejudgingPlan(missing, len(drawn), len(judged), len(questions) - len(missing), unreadable, request.again)
+
+
+def _list_current_rejudgements(store: Store, run: Run) -> list[Rejudgement]:
+    """Return the rejudgements that were made with the prompts of this version."""
+    made = store.rejudgements.list_of_run(run)
+    return [each for each in made if each.check.version in list_judge_versions(each.prompt_order)]
+
+
+def _list_stored_keys(stored: Iterable[Rejudgement], *, again: bool) -> set[tuple[int, str, str, str, PromptOrder]]:
+    """Return what need not be asked; with `again`, unreadable answers are asked for again."""
+    return {each.key for each in stored if not again or each.check.outcome in SCORED}
+
+
+def _find_first_draws(stored: Iterable[Rejudgement], count: int) -> Mapping[tuple[str, str], int]:
+    """Return the size of the first draw by judge and version: the one under way, if none is stored.
+
+    Versions of Pramana before the first draw was stored drew in one size or another: 0, all they drew is tested.
+    """
+    found = defaultdict[tuple[str, str], int](lambda: count)
+    for each in stored:
+        found[each.judge, each.earlier_version] = int(read_first_draw(each).get("count", 0))
+    return found
 
 
 def _iterate_verdicts(store: Store, run: Run) -> Iterator[tuple[str, tuple[JudgedReply, Check]]]:
@@ -196,23 +239,29 @@ async def rejudge(
     on_progress: ProgressCallback | None = None,
     stop: Stop | None = None,
     reach: ProviderAccess | None = None,
-) -> int:
-    """Ask the judges again and store each verdict; return how many questions got no answer.
+) -> RejudgingEnd:
+    """Ask the judges again and store each verdict; return which questions got none.
 
     An answer without a readable verdict is stored, because it has been paid for. Raises only the error that ended it.
     """
     stop = Stop() if stop is None else stop
     unstored: list[Rejudgement] = []
-    unanswered_count = 0
+    reasons, unreadable_count = Counter[str](), 0
 
-    async with _open_judges(store, run, rejudging, limits, stop, reach) as opened:
+    async with (
+        _open_judges(store, run, rejudging, limits, stop, reach) as opened,
+        _hold_run(store, run, stop),
+    ):
         accounts, targets, budget = opened
+        # Another process may have asked some of the questions since they were planned.
+        known = _list_stored_keys(_list_current_rejudgements(store, run), again=rejudging.is_again)
+        questions = [each for each in rejudging.questions if each.key not in known]
         if limits.deadline_s:
             reason = f"the time limit of {limits.deadline_s:g} s was reached"
             asyncio.get_running_loop().call_later(limits.deadline_s, stop, reason)
 
         async def ask(question: _Question) -> Result:
-            nonlocal unanswered_count
+            nonlocal unreadable_count
             case, result = await asyncio.to_thread(store.results.read, run, question.reply.seq)
             judges = make_judges([targets[name] for name in question.judges], accounts, question.order)
             checker = ReplyChecker(judges[0], SimilarityScorer(), other_judges=judges[1:])
@@ -221,12 +270,13 @@ async def rejudge(
             check = await checker.judge_part(case, result.reply, question.earlier.name, line, position)
             if check.evidence.get("answers"):
                 unstored.append(_make_rejudgement(question, check))
+                unreadable_count += check.outcome not in SCORED
             else:
-                unanswered_count += 1
+                reasons[check.reason] += 1
             return replace(result, checks=(check,))
 
         progress = Progress(run, 0, budget=budget, get_rate_limit_wait_s=accounts.remaining_rate_limit_wait_s)
-        pool = WorkerPool(WorkFeed(split_into_chunks(rejudging.questions)), limits.concurrency, ask, identity)
+        pool = WorkerPool(WorkFeed(split_into_chunks(questions)), limits.concurrency, ask, identity)
         try:
             async for judged in stream_results([pool], stop):
                 if some := _empty_and_return(unstored):
@@ -239,7 +289,21 @@ async def rejudge(
                 store.rejudgements.add(run, some)
     if stop.error:
         raise stop.error
-    return unanswered_count
+    return RejudgingEnd(tuple(reasons.most_common()), unreadable_count)
+
+
+@asynccontextmanager
+async def _hold_run(store: Store, run: Run, stop: Stop) -> AsyncIterator[None]:
+    """Hold a run that has ended, so that no other process asks, and pays for, the same questions meanwhile."""
+    if not store.queue.claim_ended(run.id, make_process_name()):
+        holder = store.queue.find_holder(run.id) or "another process"
+        who = "this program" if holder == make_process_name() else format_holder(holder)
+        raise AlreadyRunning(
+            f"{who} is asking the judges of run {run.id} already, or runs it; wait until that has ended, and run the "
+            "command again"
+        )
+    async with store.queue.lease(run.id, lambda lost: stop(str(lost), lost), is_claimed=True):
+        yield
 
 
 class _OpenJudges(NamedTuple):
@@ -263,7 +327,7 @@ async def _open_judges(
     )
     refuse_unknown_prices(asked, prices, limits, reach)
     budget = Budget(max_cost_usd=limits.max_cost_usd, max_total_tokens=limits.max_total_tokens)
-    async with RunClients(limits, budget, prices.cost, stop, reach) as accounts:
+    async with RunClients(limits, budget, prices.cost, stop, reach, is_judging_stopped=True) as accounts:
         for each in targets.values():
             accounts.get_text_client(each)
         yield _OpenJudges(accounts, targets, budget)
@@ -303,7 +367,7 @@ def _make_rejudgement(question: _Question, check: Check) -> Rejudgement:
         question.order,
         question.earlier.version,
         question.earlier.outcome is Outcome.PASSED,
-        check,
+        replace(check, evidence={**check.evidence, FIRST_DRAW: question.first_draw}),
     )
 
 
@@ -338,7 +402,7 @@ def start_rejudging(app: App, _: User, run_id: str, request: RejudgeRequest, lim
         reach = make_server_reach(app)
         asyncio.run(_check_judges(app.store, run, rejudging, limits, reach))
 
-        async def work(on_progress: ProgressCallback, stop: Stop) -> int:
+        async def work(on_progress: ProgressCallback, stop: Stop) -> RejudgingEnd:
             return await rejudge(app.store, run, rejudging, limits, on_progress=on_progress, stop=stop, reach=reach)
 
         app.rejudging_jobs.start(run.id, len(rejudging.questions), work)

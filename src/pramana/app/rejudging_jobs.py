@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -25,8 +25,28 @@ MAX_CONCURRENT_JOBS = 4
 CANCEL_GRACE_S = 3.0
 """Seconds that requests in flight get to finish when a job is stopped; then they are dropped, and asked again later."""
 CLOSE_TIMEOUT_S = 8.0
-Work = Callable[[ProgressCallback, Stop], Coroutine[None, None, int]]
-"""Asks the judges again and returns how many questions got no answer."""
+MAX_SHOWN_REASONS = 5
+Work = Callable[[ProgressCallback, Stop], Coroutine[None, None, "RejudgingEnd"]]
+"""Asks the judges again and returns what got no verdict."""
+
+
+class RejudgingEnd(NamedTuple):
+    """What has no verdict after the judges were asked again."""
+
+    failures: tuple[tuple[str, int], ...] = ()
+    """Why requests failed, and how many did, the most frequent first."""
+    unreadable_count: int = 0
+    """Answers without a readable verdict."""
+
+    @property
+    def unanswered_count(self) -> int:
+        """The number of questions whose request failed."""
+        return sum(count for _, count in self.failures)
+
+    @property
+    def problem(self) -> str | None:
+        """Why requests failed, in one line; None if none did."""
+        return "; ".join(f"{count:,} × {reason}" for reason, count in self.failures[:MAX_SHOWN_REASONS]) or None
 
 
 class RejudgingJobView(View, frozen=True, kw_only=True):
@@ -36,8 +56,11 @@ class RejudgingJobView(View, frozen=True, kw_only=True):
     answered: Annotated[int, Meta(description="Questions that were asked, of `questions`")]
     questions: int
     unanswered: Annotated[int, Meta(description="Questions whose request failed; known at the end")] = 0
+    unreadable: Annotated[int, Meta(description="Answers without a readable verdict; known at the end")] = 0
     cost_usd: Annotated[float, Meta(description="Cost so far, as far as prices are known")] = 0.0
-    problem: Annotated[str | None, Meta(description="Why the job failed or was stopped")] = None
+    problem: Annotated[str | None, Meta(description="Why the job or some requests failed, or why it was stopped")] = (
+        None
+    )
 
 
 class RejudgingJobs:
@@ -93,9 +116,15 @@ class RejudgingJobs:
         stop = self._stops[run_id]
         end: RejudgingJobView | None = None
         try:
-            unanswered = asyncio.run(self._work_until_stopped(run_id, work, stop))
+            found = asyncio.run(self._work_until_stopped(run_id, work, stop))
             status: Literal["stopped", "finished"] = "stopped" if stop else "finished"
-            end = replace(self._views[run_id], status=status, unanswered=unanswered, problem=stop.reason)
+            end = replace(
+                self._views[run_id],
+                status=status,
+                unanswered=found.unanswered_count,
+                unreadable=found.unreadable_count,
+                problem=stop.reason or found.problem,
+            )
         except BudgetSpent as error:  # a limit that ends a job is not an error
             end = replace(self._views[run_id], status="stopped", problem=str(error))
         except PramanaError as error:
@@ -110,7 +139,7 @@ class RejudgingJobs:
                 self._stops.pop(run_id, None)
                 self._threads.pop(run_id, None)
 
-    async def _work_until_stopped(self, run_id: str, work: Work, stop: Stop) -> int:
+    async def _work_until_stopped(self, run_id: str, work: Work, stop: Stop) -> RejudgingEnd:
         def show_progress(progress: Progress) -> None:
             self._views[run_id] = replace(
                 self._views[run_id], answered=progress.stored_count, cost_usd=progress.budget.cost_usd
@@ -125,4 +154,4 @@ class RejudgingJobs:
         stop.add_callback(cancel_soon)
         with suppress(asyncio.CancelledError):
             return await working
-        return 0  # it was stopped, and the requests in flight took too long
+        return RejudgingEnd()  # it was stopped, and the requests in flight took too long

@@ -10,6 +10,7 @@ from typing import Any
 
 from pramana.analyse.numbers import pluralise
 from pramana.app.rejudging import RejudgeRequest, RejudgingPlan, plan_rejudging, rejudge
+from pramana.app.rejudging_jobs import RejudgingEnd
 from pramana.errors import BudgetSpent, InvalidInput, PramanaError
 from pramana.library.named_models import read_judges
 from pramana.library.options import Judge, make_unexpected_option_error, reword_for_python
@@ -36,12 +37,15 @@ def ask_judges_again(
     """
     __tracebackhide__ = True
     try:
-        unanswered = _ask(store_url, run, request, judge, functions, limits)
+        found = _ask(store_url, run, request, judge, functions, limits)
     except PramanaError as error:
         raise (worded := reword_for_python(error)) from worded.__cause__
-    if unanswered:
-        failed = f"{pluralise(unanswered, 'request')} to the judges failed; call it again to repeat them"
-        warnings.warn(failed, stacklevel=3)
+    if found.failures:
+        failed = f"{pluralise(found.unanswered_count, 'request')} to the judges failed; call it again to repeat them"
+        warnings.warn(f"{failed}: {found.problem}", stacklevel=3)
+    if found.unreadable_count:
+        answers = pluralise(found.unreadable_count, "answer")
+        warnings.warn(f"{answers} of the judges had no readable verdict; again=True asks once more", stacklevel=3)
 
 
 def _ask(
@@ -51,8 +55,8 @@ def _ask(
     judge: Judge | None,
     functions: Mapping[str, Callable[..., Any]],
     limits: Mapping[str, Any],
-) -> int:
-    """Ask the judges again and return how many requests failed."""
+) -> RejudgingEnd:
+    """Ask the judges again and return what got no verdict."""
     if unknown := [name for name in limits if name not in Limits.__struct_fields__]:
         raise make_unexpected_option_error("measure_position_bias", unknown[0])
     allowed = Limits(**limits)
@@ -65,11 +69,11 @@ def _ask(
             _refuse_other_judges(rejudging, named)
         reach = ProviderAccess(passed_functions=PassedFunctions({**functions, **given}, {}, get_functions_loop()))
 
-        async def work(stop: Stop) -> int:
+        async def work(stop: Stop) -> RejudgingEnd:
             return await rejudge(store, run, rejudging, allowed, stop=stop, reach=reach)
 
         try:
-            return wait_for_work(work) if rejudging.questions else 0
+            return wait_for_work(work) if rejudging.questions else RejudgingEnd()
         except BudgetSpent as error:
             error.add_note("the verdicts so far are stored; raise the limit and call it again to continue")
             raise

@@ -231,12 +231,19 @@ class Report:
         return JudgeReport(**{name: getattr(view, name) for name in view.__struct_fields__})
 
     def measure_position_bias(
-        self, count: int = 100, *, criterion_last: bool = False, judge: "Judge | None" = None, **limits: Any
+        self,
+        count: int = 100,
+        *,
+        criterion_last: bool = False,
+        again: bool = False,
+        judge: "Judge | None" = None,
+        **limits: Any,
     ) -> "JudgeReport":
         """Ask the judges of the run again, with the same and with swapped answers, and return their report.
 
         The judges judge `count` replies again; with `criterion_last` they also judge prompts with the criterion after
-        the reply. Verdicts that are stored are not asked for again, and the verdicts of the run stay as they are.
+        the reply. Answers that are stored are not asked for again, unless they have no readable verdict and `again` is
+        true. The verdicts of the run stay as they are.
         Functions that were passed to `evaluate` are called again; for a report from `load_report`, pass them as
         `judge`. Limits are `max_cost_usd`, `max_total_tokens`, `deadline_s`, `concurrency` and `timeout_s`.
 
@@ -251,7 +258,7 @@ class Report:
         from pramana.library.position_bias import ask_judges_again
 
         __tracebackhide__ = True
-        request = RejudgeRequest(count=count, criterion_last=criterion_last)
+        request = RejudgeRequest(count=count, criterion_last=criterion_last, again=again)
         ask_judges_again(self._store_url, self._run, request, judge, self._functions, limits)
         return self.judge_report()
 

@@ -50,7 +50,7 @@ def _format_panel(panel: PanelView) -> Iterator[str]:
     share = panel.unanimous / panel.replies
     said = (
         f"unanimous on {panel.unanimous:,} of {_format_reply_count(panel.replies)}: {format_percent(share)} "
-        f"({format_interval(panel.unanimous_interval)}); without a majority: {panel.undecided:,}"
+        f"(95 % interval {format_interval(panel.unanimous_interval)}); without a majority: {panel.undecided:,}"
     )
     yield wrap_text(said, MAX_COLUMNS, "  ", "    ")
     for pair in panel.pairs:
@@ -92,7 +92,7 @@ def _format_judge(judge: JudgeView) -> Iterator[str]:
         yield _format_row("  judge no", counts.judge_no_people_yes, counts.judge_no_people_no)
     if judge.categories and judge.labels:
         yield ""
-        yield "  agreement by category"
+        yield "  agreement by category (95 % interval)"
         for each in judge.categories:
             yield f"    {pad_to_width(each.category or '', NAME_COLUMNS)} {_describe_agreement(each)}"
     yield ""
@@ -150,13 +150,16 @@ def describe_verdict_changes(changes: VerdictChangesView) -> str:
         return f"{name}: no verdicts."
     verdicts = f"{changes.changed:,} of {pluralise(changes.replies, 'verdict')} changed"
     directions = f", {changes.to_yes:,} to YES and {changes.to_no:,} to NO" if changes.changed else ""
-    share = f"{format_percent(changes.changed / changes.replies)} ({format_interval(changes.interval)})"
+    share = f"{format_percent(changes.changed / changes.replies)} (95 % interval {format_interval(changes.interval)})"
     return f"{name}, {verdicts}{directions}: {share}."
 
 
 def format_position_bias(bias: PositionBiasView) -> Iterator[str]:
     """Yield the lines on how far the verdicts of a judge depend on the order of its prompt."""
     yield wrap_text(f"position bias: {describe_drawn_replies(bias)}", MAX_COLUMNS, "  ", "    ")
+    if bias.unreadable:
+        answers = f"{pluralise(bias.unreadable, 'answer')} without a readable verdict, not counted."
+        yield wrap_text(answers, MAX_COLUMNS, "    ", "      ")
     yield wrap_text(describe_verdict_changes(bias.repetition), MAX_COLUMNS, "    ", "      ")
     for each in bias.effects:
         yield wrap_text(describe_verdict_changes(each.changes), MAX_COLUMNS, "    ", "      ")
@@ -166,7 +169,8 @@ def format_position_bias(bias: PositionBiasView) -> Iterator[str]:
 def describe_rejudging(view: RejudgingView) -> str:
     """Return what it takes to judge the drawn replies of a run again."""
     drawn = f"Run {view.run_id}: {view.drawn:,} of {view.judged:,} judged replies drawn."
-    known = f" {pluralise(view.stored, 'verdict')} stored already." if view.stored else ""
+    unreadable = f", {view.unreadable:,} of them unreadable" if view.unreadable else ""
+    known = f" {pluralise(view.stored, 'answer')} stored already{unreadable}." if view.stored else ""
     if not view.calls:
         return f"{drawn}{known} Nothing to ask."
     usd = view.estimated_cost_usd
@@ -203,7 +207,7 @@ def _format_rate(rate: CorrectedRateView) -> Iterator[str]:
         if rate.method == "rogan-gladen"
         else f"by {pluralise(rate.labels, 'label')}"
     )
-    said = f"corrected {how}: {format_percent(rate.corrected)} ({format_interval(rate.interval)})"
+    said = f"corrected {how}: {format_percent(rate.corrected)} (95 % interval {format_interval(rate.interval)})"
     yield wrap_text(said, MAX_COLUMNS, "      ", "      ")
 
 

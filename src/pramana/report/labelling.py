@@ -4,10 +4,15 @@ Control characters of prompts and replies are escaped. Neither the judge's verdi
 """
 
 import csv
+import io
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
+from pramana.analyse.numbers import pluralise
 from pramana.app.judging import EXPORTED_COLUMNS, LabellingView, LabelRequest, LabelTaskView
 from pramana.errors import InvalidInput, Problem, quote_text
 from pramana.report.tables import to_csv_cell
@@ -58,23 +63,22 @@ def write_labels(rows: Iterable[Mapping[str, Any]], out: IO[str]) -> None:
         writer.writerow({name: to_csv_cell(value) for name, value in row.items()})
 
 
-def read_scoring_labels(path: Path) -> list[LabelRequest]:
+class ImportedLabels(NamedTuple):
+    """The labels of a file."""
+
+    labels: list[LabelRequest]
+    unlabelled_count: int
+    """Rows whose label is empty."""
+
+
+def read_scoring_labels(path: Path) -> ImportedLabels:
     """Read labels from CSV with the columns `task` and `label`, optionally `note` and `rater`.
 
     Rows without a label are left out.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            table = csv.DictReader(file)
-            missing = [name for name in ("task", "label") if name not in (table.fieldnames or ())]
-            if missing:
-                raise InvalidInput(
-                    f"{path}: the column {missing[0]} is missing; write one with: pramana judge label RUN --export FILE"
-                )
-            rows = [(table.line_num, row) for row in table]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(f"{path} is not a CSV file in UTF-8: {error}") from None
-    found, problems = [], []
+    rows = _read_rows(path)
+    found, problems = list[LabelRequest](), list[Problem]()
+    first_lines: dict[tuple[str, str | None], tuple[int, str]] = {}
     for line, row in rows:
         label = (row["label"] or "").strip().lower()
         label = LABELS_BY_KEY.get(label, label)
@@ -85,10 +89,60 @@ def read_scoring_labels(path: Path) -> list[LabelRequest]:
                 Problem(f"expected yes, no or unsure, found {quote_text(label)}", "label", line=line, file=str(path))
             )
             continue
-        rater = (row.get("rater") or "").strip() or None
-        found.append(
-            LabelRequest(task=(row["task"] or "").strip(), label=label, note=row.get("note") or "", rater=rater)
-        )
+        task, rater = (row["task"] or "").strip(), (row.get("rater") or "").strip() or None
+        first_line, first_label = first_lines.setdefault((task, rater), (line, label))
+        if first_label != label:
+            contradiction = (
+                f"{quote_text(task)} is labelled {label} here and {first_label} in line {first_line}; keep one of them"
+            )
+            problems.append(Problem(contradiction, "label", line=line, file=str(path)))
+            continue
+        found.append(LabelRequest(task=task, label=label, note=row.get("note") or "", rater=rater))
     if problems:
         raise InvalidInput.from_problems(problems)
-    return found
+    if not found:
+        raise InvalidInput(
+            f"{path}: none of its {pluralise(len(rows), 'row')} has a label; write yes, no or unsure in the "
+            "column label"
+        )
+    return ImportedLabels(found, len(rows) - len(found))
+
+
+def _read_rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
+    """Return the rows of a CSV file by column, each with the line on which it begins."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            text = file.read()
+        with _fields_up_to(len(text)):
+            table = csv.reader(io.StringIO(text, newline=""), strict=True)
+            begin = 1
+            columns = next(table, [])
+            for name in ("task", "label"):
+                if name not in columns:
+                    raise InvalidInput(
+                        f"{path}: the column {name} is missing; write one with: pramana judge label RUN --export FILE"
+                    )
+            if twice := [name for name, count in Counter(columns).items() if count > 1 and name]:
+                raise InvalidInput(f"{path}: there are several columns {twice[0]}; keep one of them")
+            rows, begin = [], table.line_num + 1
+            for row in table:
+                if row:
+                    rows.append((begin, dict(zip_longest(columns, row[: len(columns)], fillvalue=""))))
+                begin = table.line_num + 1
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not a CSV file in UTF-8: {error}") from None
+    except csv.Error as error:
+        said = "a quote is opened and not closed" if "unexpected end of data" in str(error) else str(error)
+        raise InvalidInput(f"{path}, from line {begin} on: {said}") from None
+    return rows
+
+
+@contextmanager
+def _fields_up_to(length: int) -> Iterator[None]:
+    """Let fields of CSV be this long: a reply may exceed the limit of Python's reader, 131,072 characters."""
+    before = csv.field_size_limit()
+    csv.field_size_limit(max(before, length))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)

@@ -108,7 +108,11 @@ class RunClients:
         reach: ProviderAccess,
         cache: ReplyCache | None = None,
         patience: Patience | None = None,
+        *,
+        is_judging_stopped: bool = False,
     ) -> None:
+        """Open clients; with `is_judging_stopped`, a stop also ends the calls of judges that have not begun."""
+        self._is_judging_stopped = is_judging_stopped
         self._limits, self._budget, self._cost_of, self._stop = limits, budget, cost_of, stop
         self._cache, self._patience = cache, patience or Patience()
         self._stack = AsyncExitStack()
@@ -256,6 +260,7 @@ class RunClients:
             self._stop,
             self._limits.timeout_s if timeout_s is None else timeout_s,
             self._find_account_address(target),
+            is_judging_stopped=self._is_judging_stopped,
         )
 
     def _open_provider(self, target: Target) -> Provider:

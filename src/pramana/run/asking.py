@@ -315,6 +315,8 @@ class TargetClient:
     """The address of the account, which a target does not include; the cache uses it to keep servers apart."""
     process_slot: AbstractAsyncContextManager[None] = field(default_factory=nullcontext)
     """A place on the machine, for providers that need one; the wait for it does not count toward the timeout."""
+    is_judging_stopped: bool = False
+    """Whether a stop also ends calls of judges that have not begun; in a run, replies in flight are still judged."""
     agent_was_ready: asyncio.Event | None = None
     """Set once an agent has been ready for a call; None for text models."""
     jitter: random.Random = field(default_factory=random.Random)
@@ -388,7 +390,7 @@ class TargetClient:
                 while self.budget.may_requests_in_flight_reach_limit():
                     await self.budget.wait_for_request_end()
                 # Checked only now: while this request waited, the state may have changed.
-                if self.stop and (attempt or request.purpose == "case"):  # replies in flight may still be judged
+                if self.stop and (attempt or request.purpose == "case" or self.is_judging_stopped):
                     raise Stopped(str(self.stop.reason))
                 start = clock.monotonic()
                 self.budget.begin_request()

@@ -203,6 +203,21 @@ class RunQueue(StorePart):
             self._start_lease(connection, row, holder, now + lease_s)
             return True
 
+    def claim_ended(self, run_id: str, holder: str, lease_s: float = LEASE_S) -> bool:
+        """Claim a run that has ended, for work on its results; its status stays. One of several claims succeeds."""
+        with self._database.write_transaction() as connection:
+            row = read_run_row(connection, run_id, lock=True)
+            now = self._database.read_clock(connection)
+            if not _is_claimable(row, now):
+                return False
+            if row["status"] in ACTIVE_STATUSES:
+                if row["owner"] == "server" or not is_abandoned(row, now):
+                    return False
+                _record_end(connection, row, "interrupted", find_current_reason(row, now))  # the lease said so
+            values = {"lease_holder": escape_text(holder), "lease_until": now + lease_s}
+            connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
+            return True
+
     def claim_for_server(self, run_id: str, holder: str, lease_s: float = LEASE_S) -> bool:
         """Claim a run for a server: only a run that waits for one, is not cancelled, and has attempts left.
 

@@ -42,6 +42,11 @@ class Rejudgement(Struct, frozen=True):
     case_digest: str = ""
     """Set by the store."""
 
+    @property
+    def key(self) -> tuple[int, str, str, str, PromptOrder]:
+        """What tells it apart from the others of its run."""
+        return self.seq, self.criterion, self.judge, self.earlier_version, self.prompt_order
+
 
 class Rejudgements(StorePart):
     """The rejudgements of runs."""

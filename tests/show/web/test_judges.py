@@ -140,7 +140,8 @@ def test_a_report_shows_the_position_bias_of_a_judge_or_how_to_measure_it(
     expect(page.get_by_role("heading", name="Position bias")).to_be_visible()
     judge = page.get_by_role("region", name="Judge openai:gpt-5")
     expect(judge).to_contain_text(
-        "Asked again with the same prompt, 1 of 12 verdicts changed, 0 to YES and 1 to NO: 8.3 % (0.2–38.5 %)."
+        "Asked again with the same prompt, 1 of 12 verdicts changed, 0 to YES and 1 to NO: 8.3 % "
+        "(95 % interval 0.2–38.5 %)."
     )
     expect(judge).to_contain_text("With the answers swapped, 9 of 12 verdicts changed, 0 to YES and 9 to NO")
     expect(judge).to_contain_text("The judge prefers the answer that is named first")

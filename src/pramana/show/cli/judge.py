@@ -16,6 +16,7 @@ from pramana.show.cli.options import (
     CONCURRENCY_OPTION,
     JSON_OPTION,
     QUIET_OPTION,
+    TIMEOUT_OPTION,
     GroupedCommand,
     OutputPath,
     add_cost_limit_options,
@@ -24,6 +25,7 @@ from pramana.show.cli.options import (
 
 if TYPE_CHECKING:
     from pramana.app.judging import LabellingDraw, LabellingView
+    from pramana.app.rejudging_jobs import RejudgingEnd
     from pramana.model import Run
     from pramana.store.store import Store
 
@@ -95,9 +97,15 @@ def label(
             from pramana.report.labelling import read_scoring_labels
 
             given = read_scoring_labels(import_file)
-            save_labels(store, found, given, name)
+            save_labels(store, found, given.labels, name)
             if not as_json:
-                click.echo(f"{terminal.pluralise(len(given), 'label')} stored. Report: pramana judge report {found.id}")
+                stored = f"{terminal.pluralise(len(given.labels), 'label')} stored."
+                left_out = (
+                    f" {terminal.pluralise(given.unlabelled_count, 'row')} without a label."
+                    if given.unlabelled_count
+                    else ""
+                )
+                click.echo(terminal.wrap_text(f"{stored}{left_out} Report: pramana judge report {found.id}"))
         if as_json:
             terminal.print_json(terminal.views_to_plain(label_views(store, found)))
         elif export_file:
@@ -206,14 +214,15 @@ _SWAP_ENDED_EARLY_NOTE = "Ended early: the verdicts so far are stored; run the c
 @judge.command(
     cls=GroupedCommand,
     groups={
-        "Replies": "--count --criterion-last",
-        "Limits": "--max-cost --max-total-tokens --concurrency",
+        "Replies": "--count --criterion-last --again",
+        "Limits": "--max-cost --max-total-tokens --timeout --concurrency",
         "Output": "--dry-run --quiet --json",
     },
     exit_codes={
-        0: "All verdicts are stored",
+        0: "All answers are stored",
         2: "No replies to judge again, or invalid options",
-        3: "Some requests failed, or a limit was reached",
+        3: "Some requests failed, a limit was reached, or another process is asking",
+        4: "Inconclusive: no answer has a readable verdict",
         130: "Interrupted; the verdicts so far are stored",
     },
     examples=(
@@ -231,7 +240,9 @@ _SWAP_ENDED_EARLY_NOTE = "Ended early: the verdicts so far are stored; run the c
     help="Replies to draw",
 )
 @click.option("--criterion-last", is_flag=True, help="Also judge with the criterion after the reply")
+@click.option("--again", is_flag=True, help="Ask again where an answer had no readable verdict")
 @add_cost_limit_options()
+@TIMEOUT_OPTION
 @CONCURRENCY_OPTION
 @click.option("--dry-run", is_flag=True, help="Only show calls and cost; send nothing")
 @QUIET_OPTION
@@ -241,8 +252,10 @@ def swap(
     *,
     count: int,
     criterion_last: bool,
+    again: bool,
     max_cost_usd: float | None,
     max_total_tokens: int | None,
+    timeout_s: float,
     concurrency: int,
     dry_run: bool,
     quiet: bool,
@@ -253,21 +266,24 @@ def swap(
     The judges judge some replies again: once with the same prompt, to see how often they contradict themselves, and
     once with the answers offered as NO or YES instead of YES or NO. Half of the replies are drawn among those that the
     judge failed. The verdicts of the run stay as they are. What is stored is not asked for again: run the command again
-    to continue, or with a larger --count to add replies.
+    to continue, or with a larger --count to add replies. Only the replies that are drawn first are tested.
     """
     import asyncio
 
     from pramana.app.rejudging import RejudgeRequest, plan_rejudging, rejudge, rejudging_view
+    from pramana.app.rejudging_jobs import RejudgingEnd
     from pramana.report.judging import describe_rejudging
     from pramana.report.progress import LiveProgress
     from pramana.request import Limits
     from pramana.run.engine import Stop
     from pramana.show.cli.signals import SignalHandler
 
-    limits = Limits(concurrency=concurrency, max_cost_usd=max_cost_usd, max_total_tokens=max_total_tokens)
+    limits = Limits(
+        concurrency=concurrency, timeout_s=timeout_s, max_cost_usd=max_cost_usd, max_total_tokens=max_total_tokens
+    )
     with open_local_store() as store:
         found = store.runs.find_as_of_scoring(run)
-        plan = plan_rejudging(store, found, RejudgeRequest(count=count, criterion_last=criterion_last))
+        plan = plan_rejudging(store, found, RejudgeRequest(count=count, criterion_last=criterion_last, again=again))
         view = rejudging_view(found, plan)
         if dry_run:
             if as_json:
@@ -277,46 +293,61 @@ def swap(
             return 0
         if not (quiet or as_json):
             click.echo(terminal.wrap_text(describe_rejudging(view)), err=True)
-        unanswered, stop = 0, Stop()
+        end, stop = RejudgingEnd(), Stop()
         try:
             if plan.questions:
                 with (
                     LiveProgress(len(plan.questions), quiet=quiet or as_json, failures=False) as live,
                     SignalHandler(stop),
                 ):
-                    unanswered = asyncio.run(rejudge(store, found, plan, limits, on_progress=live, stop=stop))
+                    end = asyncio.run(rejudge(store, found, plan, limits, on_progress=live, stop=stop))
         except (PramanaError, KeyboardInterrupt):
             if stop:
                 click.echo(_SWAP_ENDED_EARLY_NOTE, err=True)
             raise
-        _print_position_bias(store, found, unanswered, as_json=as_json)
+        has_verdicts = _print_position_bias(store, found, end, as_json=as_json)
     if stop:
         click.echo(_SWAP_ENDED_EARLY_NOTE, err=True)
-    return 130 if stop else 3 if unanswered else 0
+    return 130 if stop else 3 if end.failures else 0 if has_verdicts else 4
 
 
-def _print_position_bias(store: "Store", run: "Run", unanswered_count: int, *, as_json: bool) -> None:
+def _print_position_bias(store: "Store", run: "Run", end: "RejudgingEnd", *, as_json: bool) -> bool:
+    """Print what was measured, and why requests failed; return whether any answer has a readable verdict."""
     from pramana.app.calibrations import make_judge_report
+    from pramana.app.rejudging_jobs import MAX_SHOWN_REASONS
     from pramana.report.judging import format_position_bias
 
     judges = make_judge_report(store, run).judges
+    measured = [each.position_bias for each in judges if each.position_bias]
+    has_verdicts = any(
+        each.repetition.replies or any(effect.changes.replies for effect in each.effects) for each in measured
+    )
     if as_json:
         shown = [
             {"judge": each.judge, "check": each.check, **terminal.views_to_plain(each.position_bias)}
             for each in judges
             if each.position_bias
         ]
-        terminal.print_json({"run": run.id, "unanswered": unanswered_count, "judges": shown})
-        return
+        failures = [{"reason": reason, "count": count} for reason, count in end.failures]
+        said = {"run": run.id, "unanswered": end.unanswered_count, "failures": failures}
+        terminal.print_json({**said, "unreadable": sum(each.unreadable for each in measured), "judges": shown})
+        return has_verdicts
     for each in judges:
         if each.position_bias:
             click.echo(terminal.wrap_text(f"Judge {each.judge} ({each.check})", 80, "", "  "))
             for line in format_position_bias(each.position_bias):
                 click.echo(line)
-    if unanswered_count:
-        failed = f"{terminal.pluralise(unanswered_count, 'request')} failed; run the command again to repeat them."
+    if end.failures:
+        failed = f"{terminal.pluralise(end.unanswered_count, 'request')} failed; run the command again to repeat them:"
         click.echo(failed, err=True)
+        for reason, count in end.failures[:MAX_SHOWN_REASONS]:
+            click.echo(terminal.wrap_text(f"{count:,} × {reason}", 80, "  ", "    "), err=True)
+    if unreadable := sum(each.unreadable for each in measured):
+        answers = terminal.pluralise(unreadable, "answer")
+        advice = f"{answers} without a readable verdict; to ask again: pramana judge swap {run.id} --again"
+        click.echo(terminal.wrap_text(advice), err=True)
     click.echo(terminal.wrap_text(f"Report: pramana judge report {run.id}"))
+    return has_verdicts
 
 
 def _format_reply_count(count: int) -> str:

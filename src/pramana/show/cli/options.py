@@ -158,6 +158,15 @@ CONCURRENCY_OPTION = click.option(
     metavar="N",
     help="Concurrent requests per provider",
 )
+TIMEOUT_OPTION = click.option(
+    "--timeout",
+    "timeout_s",
+    default=120.0,
+    show_default=True,
+    type=POSITIVE_FLOAT,
+    metavar="SECONDS",
+    help="Time limit per request",
+)
 QUIET_OPTION = click.option("--quiet", is_flag=True, help="Print no progress, only the summary")
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON")
 

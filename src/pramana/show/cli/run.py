@@ -20,6 +20,7 @@ from pramana.show.cli.options import (
     JSON_OPTION,
     POSITIVE_FLOAT,
     QUIET_OPTION,
+    TIMEOUT_OPTION,
     FiniteRange,
     GroupedCommand,
     NumberOrNone,
@@ -142,15 +143,7 @@ _OPTIONS_ALLOWED_WITH_RESUME = {
 @click.option(
     "--deadline", "deadline_s", type=NumberOrNone(POSITIVE_FLOAT), metavar="SECONDS", help="Time limit for the run"
 )
-@click.option(
-    "--timeout",
-    "timeout_s",
-    default=120.0,
-    show_default=True,
-    type=POSITIVE_FLOAT,
-    metavar="SECONDS",
-    help="Time limit per request",
-)
+@TIMEOUT_OPTION
 @CONCURRENCY_OPTION
 @click.option("--name", default=None, metavar="NAME", help="Name of the run, shown in lists")
 @click.option("--note", default=None, metavar="TEXT", help="Note on the run")

@@ -135,7 +135,9 @@ def render_job(job: RejudgingJobView) -> SafeHtml:
             return tag("p", f"Stopped after {done}", why, ". Start it again to continue.", class_="warn")
         case "finished":
             failed = f"; {pluralise(job.unanswered, 'request')} failed" if job.unanswered else ""
-            return tag("p", f"The judges were asked again: {done}{failed}.", class_="quiet")
+            failed += f"; {job.unreadable:,} without a readable verdict" if job.unreadable else ""
+            why = render_untrusted_text(f" ({job.problem})" if job.problem else "", 1000)
+            return tag("p", f"The judges were asked again: {done}{failed}", why, ".", class_="quiet")
 
 
 def _to_int(value: float | None) -> int:
