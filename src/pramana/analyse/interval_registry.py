@@ -31,7 +31,7 @@ class RegisteredInterval(Struct, frozen=True):
 
 _DIFFERENCE_FIELDS = (
     "analyse.comparison:Comparison.interval",
-    "analyse.comparison:_Evidence.interval",
+    "analyse.paired_tests:Evidence.interval",
     "analyse.voice:VoiceTax.interval",
     "app.comparisons:ComparisonNumbersView.interval",
 )
@@ -191,6 +191,7 @@ PRINTING_MODULES = (
     "report.briefs",
     "report.comparison_table",
     "report.figures",
+    "report.judging",
     "report.markdown",
     "report.notebook",
     "report.run_list",
