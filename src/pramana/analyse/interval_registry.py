@@ -191,6 +191,7 @@ PRINTING_MODULES = (
     "report.briefs",
     "report.comparison_table",
     "report.figures",
+    "report.judging",
     "report.markdown",
     "report.notebook",
     "report.run_list",
