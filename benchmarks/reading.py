@@ -117,6 +117,8 @@ def _texts(path: Path, least_words: int) -> Iterator[Drawn]:
             not_prose.add(id(node.value))
         elif isinstance(node, ast.keyword) and node.arg in {"class_", "style"}:
             not_prose.update(map(id, ast.walk(node.value)))
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", None) in {"classes", "props", "style"}:
+            not_prose.update(id(each) for argument in node.args for each in ast.walk(argument))
     for node in ast.walk(tree):
         text = ""
         if isinstance(node, ast.JoinedStr) and id(node) not in not_prose:

@@ -462,7 +462,7 @@ def test_failed_requests_say_why_and_how_often(suite: Path) -> None:
     assert swap(run, code=3)["failures"][0]["count"] == 6
 
 
-def test_unreadable_answers_end_inconclusive_and_are_requested_again_on_demand(suite: Path) -> None:
+def test_unreadable_answers_are_counted_and_repeated_on_request(suite: Path) -> None:
     module = suite.parent / "swap_judges.py"
     module.write_text(
         f"{JUDGES}\n\nsaid = ['YES']\n\ndef mumbles(prompt):\n    prompts.append(prompt)\n    return said[0]\n",

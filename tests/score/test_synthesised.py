@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pramana import audio
-from pramana.score.evidence import GUARD_VERSION, SYNTHESISED_HERE_REASON, GuardResult, check_evidence
+from pramana.score.evidence import EVIDENCE_GUARD_VERSION, SYNTHESISED_HERE_REASON, GuardResult, check_evidence
 from pramana.score.log import CallLog
 
 RATE = audio.CALLER_SAMPLE_RATE
@@ -67,4 +67,4 @@ def test_audio_counts_as_synthesised_only_if_the_log_says_so(stated: object, syn
         CallLog([{"t": 0, "event": "call", "version": 3, "synthesised_here": stated}]).synthesised_here is synthesised
     )
     assert not CallLog([{"t": 0, "event": "call", "version": 2}]).synthesised_here
-    assert GUARD_VERSION == "3"
+    assert EVIDENCE_GUARD_VERSION == "3"

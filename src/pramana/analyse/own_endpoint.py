@@ -20,7 +20,7 @@ MIN_RATE, MAX_RATE, MAX_FLIPS = 0.001, 0.999, 0.5
 """What is assumed of an endpoint whose measured days all passed, all failed, or flipped more often than coins."""
 
 
-class DelayForecast(Struct, frozen=True):
+class WatchDelayForecast(Struct, frozen=True):
     """In how many days a drop of the pass rate is seen, in half of all cases; None: not within 30 days."""
 
     change: float
@@ -46,7 +46,7 @@ class EndpointReport(Struct, frozen=True):
     """Of the pass rate of a day, explained by its number of calls."""
     next_day_rank_correlation: float
     is_baseline_complete: bool
-    delays: tuple[DelayForecast, ...]
+    delays: tuple[WatchDelayForecast, ...]
 
 
 def report_endpoint(days: Sequence[MeasuredDay], baseline_days: int, instrument_count: int) -> EndpointReport | None:
@@ -68,7 +68,7 @@ def report_endpoint(days: Sequence[MeasuredDay], baseline_days: int, instrument_
     day_spread = find_day_spread(pass_rate, flip_share, measured.spread.day_standard_deviation)
     model = fit_model(pass_rate, flip_share, day_spread)
 
-    def forecast(change: float) -> DelayForecast:
+    def forecast(change: float) -> WatchDelayForecast:
         delay = simulate_watch_delay(
             model,
             prompts,
@@ -78,7 +78,7 @@ def report_endpoint(days: Sequence[MeasuredDay], baseline_days: int, instrument_
             baseline_days=baseline_days,
             months=SIMULATED_MONTHS,
         )
-        return DelayForecast(change, delay.notice.median_days, delay.alarm.median_days)
+        return WatchDelayForecast(change, delay.notice.median_days, delay.alarm.median_days)
 
     return EndpointReport(
         days=measured.baseline_count,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Samples = NDArray[np.int16]
 
-GUARD_VERSION: Final = "3"
+EVIDENCE_GUARD_VERSION: Final = "3"
 """Since 3, words are not compared if this process synthesised the sound from the transcript."""
 GuardState = Literal["ok", "not checked", "silent", "clipped", "contradicts"]
 MAX_CHARACTER_ERROR_RATE = 0.55

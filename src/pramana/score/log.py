@@ -36,7 +36,7 @@ class CallerLine(Struct, frozen=True):
     """A sign of listening during an answer, such as "mhm": the caller expects no answer to it."""
 
 
-class PaceReport(Struct, frozen=True):
+class FrameLatenessReport(Struct, frozen=True):
     """How late the caller's frames were sent, which shows how late everything in that process was."""
 
     frames: int
@@ -104,7 +104,7 @@ class CallLog:
         """The conditions of the caller's sound; None if the log does not state them."""
         self.quiet_s: float | None = None
         """Silence after which an answer counts as over, in a format that need not report its end."""
-        self.pace: PaceReport | None = None
+        self.pace: FrameLatenessReport | None = None
         self.stalls: list[Stall] = []
         self.lines: list[CallerLine] = []
         self.interrupted: list[float] = []
@@ -196,7 +196,7 @@ class CallLog:
         return line
 
     def _parse_pace(self, event: "_CallEvent") -> None:
-        self.pace = PaceReport(
+        self.pace = FrameLatenessReport(
             event.read_int("frames"),
             event.read_seconds("late_p95_s"),
             event.read_seconds("late_most_s"),

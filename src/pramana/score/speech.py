@@ -28,7 +28,7 @@ from pramana.errors import InvalidInput, PramanaError, WeightsMissing
 from pramana.model import Case, Check, Outcome, RecordedCall, Reply
 from pramana.providers.voice.embedded import process_slots
 from pramana.providers.voice.vocabulary import SpeechRecognition
-from pramana.score.evidence import GUARD_VERSION, GuardResult, check_evidence, trim_silences
+from pramana.score.evidence import EVIDENCE_GUARD_VERSION, GuardResult, check_evidence, trim_silences
 from pramana.score.log import CallLog
 from pramana.score.timing import (
     TIMING_VERSION,
@@ -320,7 +320,7 @@ def make_call_check(measurements: CallMeasurements) -> Check:
     after = "no time from voice to voice" if first is None else f"voice to voice in {first:.3f} s"
     return Check(
         CHECK_NAME,
-        f"{TIMING_VERSION}.{GUARD_VERSION} {_NORMALISER_NAMES}; {times.vad or 'no VAD'}",
+        f"{TIMING_VERSION}.{EVIDENCE_GUARD_VERSION} {_NORMALISER_NAMES}; {times.vad or 'no VAD'}",
         Outcome.ERRORED if trouble else Outcome.PASSED,
         trouble or f"{after}{_describe_unreliable_times(times)}; {measurements.guard.reason}",
         first,

@@ -18,7 +18,7 @@ from msgspec import Struct
 from pramana import audio
 from pramana.errors import InvalidInput
 from pramana.providers.voice.vocabulary import FRAME_S
-from pramana.score.log import CallerLine, CallLog, PaceReport, SoundGroup
+from pramana.score.log import CallerLine, CallLog, FrameLatenessReport, SoundGroup
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,7 +107,7 @@ class CallTimes(Struct, frozen=True):
     """Error message of the other end, if the call broke off."""
     vad: str = ""
     """The detector that confirmed speech, and its settings."""
-    pace: PaceReport | None = None
+    pace: FrameLatenessReport | None = None
     """How late frames were sent; None if the log does not state it."""
 
 
