@@ -91,7 +91,7 @@ def test_the_report_has_unanimous_verdicts_and_pairwise_kappas(suite: Path) -> N
     both = np.array([[2, 3], [2, 3]])  # even and low; even only; low only; neither
     assert kappas["even", "low"] == pytest.approx(cohens_kappa(both).kappa)
     text = " ".join(invoke("judge", "report", found["run"]).split())
-    assert "unanimous on 2 of 10 replies: 20.0 % (2.5–55.6 %); without a majority: 0" in text
+    assert "unanimous on 2 of 10 replies: 20.0 % (95 % interval 2.5–55.6 %); without a majority: 0" in text
     assert "python:panel_judges:even and python:panel_judges:low agree on 5 of 10 replies, kappa 0.00" in text
 
 
