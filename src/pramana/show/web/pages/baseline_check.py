@@ -32,9 +32,10 @@ class BaselinePanel:
             stated = self._read_request()
         except UseCaseRefused:  # the check will say what is wrong
             stated = BaselineRequest(baseline=self._texts["baseline"])
-        with parts.open_box("stack", role="region", label="Baseline") as self._whole:
+        without_verdict = "" if self._texts["baseline"] else " screen-only"
+        with parts.open_box(f"stack{without_verdict}", role="region", label="Baseline") as self._whole:
             parts.add_heading("Baseline")
-            with parts.open_box("row"):
+            with parts.open_box("row screen-only"):
                 self._field = parts.add_text_field("Baseline", stated.baseline, hint=_HINT).props("maxlength=200")
                 self._field.on("keydown.enter", parts.notify_on_error(self._check))
                 self._margin = add_unclamped_number_field("Margin (points)", stated.margin, "Acceptable loss")
