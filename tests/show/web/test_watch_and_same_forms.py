@@ -27,8 +27,8 @@ def admin(token_bench: TokenBench) -> str:
 
 
 def find_error(page: Page, label: str) -> Locator:
-    """Return the error that stands at a field."""
-    return page.locator(".q-field", has=page.get_by_label(label, exact=True)).get_by_role("alert")
+    """Return the error that stands at a field; the last one, as an earlier error fades out beside it."""
+    return page.locator(".q-field", has=page.get_by_label(label, exact=True)).get_by_role("alert").last
 
 
 def test_a_watch_is_started_measured_published_and_stopped_on_its_pages(

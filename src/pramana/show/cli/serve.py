@@ -171,8 +171,7 @@ def _run_server(serving: "App", listening_socket: socket.socket) -> None:
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            gc.collect()
-            gc.freeze()  # collecting all imported objects blocked the event loop for over 100 ms
+            gc.freeze()  # collecting all imported objects again blocked the event loop for over 100 ms
             listening_socket.listen(
                 KERNEL_BACKLOG
             )  # uvicorn uses one number for the backlog and for the connections accepted at once
@@ -219,6 +218,7 @@ def _run_server(serving: "App", listening_socket: socket.socket) -> None:
         ws="none" if serving.api_only else "websockets-sansio",
     )
     server = Server(config)
+    gc.collect()  # before there is an event loop to block; what is left is frozen at start-up
     asyncio.run(server.serve([listening_socket]))
     if not server.started:
         raise CannotListen("the server could not start; see its output above")
