@@ -85,7 +85,7 @@ def compare_pairs(side_count: int, prepare: PreparePair, *, reference: int | Non
     >>> numbers, outcomes = range(20), (Outcome.FAILED, Outcome.PASSED)
     >>> sides = [{str(each): [outcomes[each < passed]] for each in numbers} for passed in (20, 9, 8)]
     >>> found = compare_pairs(3, lambda base, new: prepare_comparison(sides[base], sides[new]))
-    >>> [(each.base, each.new, each.winner, round(each.adjusted_p_value, 4)) for each in found]
+    >>> [(each.base_place, each.new_place, each.winner, round(each.adjusted_p_value, 4)) for each in found]
     [(1, 0, 0, 0.002), (2, 0, 0, 0.0015), (2, 1, None, 1.0)]
     """
     places = range(side_count)

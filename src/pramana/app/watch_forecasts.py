@@ -68,7 +68,7 @@ def forecast_watch(store: Store, watch: Watch) -> AssumedForecastView | None:
 def _describe_forecast(cases: int, repeats: int, notice: int | None, alarm: int | None) -> str:
     """Return what a watch could see, marked as assumed.
 
-    >>> print(_describe_forecast(75, 1, 12, None)[62:])
+    >>> print(_describe_forecast(75, 1, 12, None)[61:])
     half of all drops of the pass rate from 90 % by 10 points have a notice within 12 days, fewer an alarm within 30 \
 days. To change the assumptions: pramana plan
     """
